@@ -1,0 +1,138 @@
+"""The grammar IR: frozen values that every front end lowers to, and the spec that each pass is held to.
+
+A grammar is a set of named rules over lexemes. The language is the pure context-free language over
+bytes: every way to split the text into lexemes counts. Nothing here knows a vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from structgen.errors import UnsatisfiableError
+from structgen.grammar.dfa import Dfa
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Exactly these bytes (may be empty)."""
+
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Lexeme:
+    """A word of a byte DFA, optionally bounded in length.
+
+    Attributes:
+        dfa: minimal byte DFA; may accept the empty word.
+        min_length: least number of ticks (see Dfa.ticks: code points as decoded).
+        max_length: greatest number of ticks, None for no bound.
+        free_text: True for string bodies, where penalties apply.
+        name: for messages only; not part of equality.
+    """
+
+    dfa: Dfa
+    min_length: int = 0
+    max_length: int | None = None
+    free_text: bool = False
+    name: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """Each item in order."""
+
+    items: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Any one of the options; no options is the empty language."""
+
+    options: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """The item, minimum to maximum times (None: no bound), with the separator between neighbours."""
+
+    item: Expr
+    minimum: int = 0
+    maximum: int | None = None
+    separator: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The rule of this name."""
+
+    name: str
+
+
+Expr = Literal | Lexeme | Sequence | Choice | Repeat | Reference
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """Named rules and the one to start from."""
+
+    rules: Mapping[str, Expr]
+    start: str
+
+    def __post_init__(self) -> None:
+        """Freeze the rules and hold the value to the spec."""
+        object.__setattr__(self, "rules", MappingProxyType(dict(self.rules)))
+        check(self)
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """Return the direct parts of an expression."""
+    match expr:
+        case Sequence(items=items):
+            return items
+        case Choice(options=options):
+            return options
+        case Repeat(item=item, separator=None):
+            return (item,)
+        case Repeat(item=item, separator=separator):
+            assert separator is not None  # noqa: S101 - narrowing for mypy; the case above took None
+            return (item, separator)
+        case _:
+            return ()
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Yield the expression and all its parts, outermost first."""
+    stack = [expr]
+    while stack:
+        top = stack.pop()
+        yield top
+        stack.extend(reversed(children(top)))
+
+
+def check(grammar: Grammar) -> None:
+    """Hold a grammar to the spec; raise ValueError (a bug in a front end) or UnsatisfiableError.
+
+    Spec: the start rule exists; each reference has its rule; 0 <= minimum <= maximum wherever both are
+    given; lengths likewise.
+    """
+    if grammar.start not in grammar.rules:
+        raise ValueError(f"start rule {grammar.start!r} is not among the rules")
+    for name, body in grammar.rules.items():
+        for expr in walk(body):
+            _check_expr(grammar, name, expr)
+
+
+def _check_expr(grammar: Grammar, name: str, expr: Expr) -> None:
+    match expr:
+        case Reference(name=target) if target not in grammar.rules:
+            raise ValueError(f"rule {name!r} refers to {target!r}, which is not defined")
+        case Repeat(minimum=low, maximum=high) | Lexeme(min_length=low, max_length=high):
+            if low < 0:
+                raise ValueError(f"rule {name!r}: a bound of {low} is negative")
+            if high is not None and high < low:
+                raise UnsatisfiableError(f"rule {name!r}: at least {low} and at most {high} cannot both hold")
+        case _:
+            pass
