@@ -1,0 +1,126 @@
+"""What holds for the whole tree: the page of the data flow, sizes, twins of kernels, light imports, lint exceptions."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "structgen"
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
+MAX_LINES = 400
+
+# Files that may be longer, each with its limit and the reason. A new entry is a commit of its own.
+LONGER: dict[str, tuple[int, str]] = {}
+
+
+def relative(path: Path) -> str:
+    """Return the path as the documentation writes it, from the package folder on."""
+    return path.relative_to(PACKAGE).as_posix()
+
+
+@pytest.fixture(scope="module")
+def architecture() -> str:
+    """Return the page of the data flow."""
+    return (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_every_module_is_named_in_the_architecture(path: Path, architecture: str) -> None:
+    """A reader finds each module on the one page that shows the data flow."""
+    assert f"`{relative(path)}`" in architecture
+
+
+def test_the_architecture_names_no_module_that_is_gone(architecture: str) -> None:
+    """Each module that the page names exists."""
+    named = set(re.findall(r"`([\w/]+\.py)`", architecture))
+    assert named - {relative(path) for path in PACKAGE.rglob("*.py")} == set()
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")) + sorted((ROOT / "tests").rglob("*.py")), ids=str)
+def test_files_stay_short(path: Path) -> None:
+    """A file does one thing: it has at most 400 lines, or an entry in LONGER that says why."""
+    limit, _ = LONGER.get(path.relative_to(ROOT).as_posix(), (MAX_LINES, ""))
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= limit
+
+
+def test_longer_files_are_still_longer() -> None:
+    """An exception that is no longer needed is taken away."""
+    for name, (_, reason) in LONGER.items():
+        assert reason
+        assert len((ROOT / name).read_text(encoding="utf-8").splitlines()) > MAX_LINES, name
+
+
+KERNELS = sorted(path.stem for path in (PACKAGE / "kernels").glob("*.py") if path.name != "__init__.py")
+
+
+@pytest.mark.parametrize("op", KERNELS)
+def test_every_kernel_has_its_test_and_its_benchmark(op: str) -> None:
+    """One op is one file, one test and one benchmark, all of one name."""
+    assert (ROOT / "tests" / "kernels" / f"test_{op}.py").is_file()
+    assert (ROOT / "benchmarks" / f"bench_{op}.py").is_file()
+
+
+LIGHT = ["structgen", *sorted(f"structgen.{relative(path)[:-3].replace('/', '.')}" for path in MODULES)]
+LIGHT = [name for name in LIGHT if "._numba" not in name and "._triton" not in name]
+
+
+def heavy_after_import(*names: str) -> list[str]:
+    """Import the modules in a fresh interpreter; return which heavy packages came with them."""
+    program = (
+        "import importlib, sys\n"
+        f"for name in {names!r}: importlib.import_module(name)\n"
+        "print(*[heavy for heavy in ('torch', 'transformers', 'numba', 'triton') if heavy in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    return done.stdout.split()
+
+
+def test_importing_the_package_and_the_grammar_side_stays_light() -> None:
+    """Neither the package nor any front end loads torch, transformers, numba or triton before it needs them."""
+    side = [
+        name for name in LIGHT if name == "structgen" or name.split(".")[1] in {"grammar", "declarations", "errors"}
+    ]
+    assert heavy_after_import(*side) == []
+
+
+NOQA = re.compile(r"#\s*(?:noqa|type:\s*ignore)(?::\s*[A-Z0-9, ]+|\[[\w\-, ]+\])?(?P<rest>.*)$")
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=relative)
+def test_every_lint_exception_has_its_reason(path: Path) -> None:
+    """A line that switches a check off says why, after a dash."""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        match = NOQA.search(line)
+        if match is not None:
+            assert re.search(r"- \w+", match["rest"]), f"{path}:{number}: say why"
+
+
+def test_every_ignore_in_the_settings_has_its_reason() -> None:
+    """Each rule that pyproject.toml ignores stands beside a comment."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    ignores = text.split("\nignore = [", 1)[1].split("[tool.ruff.lint.pydocstyle]", 1)[0]
+    for line in ignores.splitlines():
+        if re.match(r'\s+"[A-Z]+\d*",', line):
+            assert "# " in line, line
+
+
+def public_functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Return the functions and methods of a module whose names are public."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return [
+        node
+        for node in nodes
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_")
+    ]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_no_public_signature_takes_anything(path: Path) -> None:
+    """A misspelt option is a TypeError: no public function takes ``**kwargs``."""
+    assert [node.name for node in public_functions(path) if node.args.kwarg is not None] == []
