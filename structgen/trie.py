@@ -83,7 +83,9 @@ class ByteTrie:
         return int(self.depth.max())
 
 
-def _shared_prefix(text: ByteArray, offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _shared_prefix(
+    text: ByteArray, offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
     """Return how many leading bytes each token shares with the one before it, 0 for the first."""
     shared = np.zeros(len(length), np.int64)
     active = np.arange(1, len(length))

@@ -1,0 +1,203 @@
+"""The vocabulary: token id <-> bytes, special and stop ids, byte trie, digest.
+
+Leaves out grammars and models: stop ids that only a model's configuration knows come in through `stop_ids`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from structgen.errors import VocabularyError
+from structgen.token_bytes import TokenTable
+from structgen.trie import ByteTrie
+
+_DIGEST_FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Vocabulary:
+    """What each token id spells; immutable, and safe to share between threads.
+
+    Two vocabularies are equal iff their digests are: the same bytes per id, special ids, stop ids and size.
+
+    Attributes:
+        table: bytes and special ids as read from the tokenizer; stop ids are special in it.
+        stop_ids: ids that end the text, ascending.
+        trie: the byte trie of every id that spells something.
+        text_encoder: canonical token ids of a text, None if there is no tokenizer.
+        digest: SHA-256 (hex) of everything that a mask depends on.
+    """
+
+    table: TokenTable
+    stop_ids: tuple[int, ...]
+    trie: ByteTrie
+    text_encoder: Callable[[str], Sequence[int]] | None
+    digest: str
+
+    @classmethod
+    def from_bytes(
+        cls, tokens: Sequence[bytes], *, stop_ids: Iterable[int] = (), special_ids: Iterable[int] = ()
+    ) -> Vocabulary:
+        """Make a vocabulary from the bytes of each id.
+
+        Args:
+            tokens: bytes by id; b"" for an id that spells nothing.
+            stop_ids: ids that end the text; they spell nothing, whatever their bytes.
+            special_ids: further ids that spell nothing.
+
+        Raises:
+            VocabularyError: an id is outside the vocabulary.
+        """
+        special = frozenset(special_ids)
+        _check_ids("special", special, len(tokens))
+        table = TokenTable(tuple(b"" if i in special else bytes(token) for i, token in enumerate(tokens)), special)
+        return cls._assemble(table, stop_ids)
+
+    @classmethod
+    def _assemble(
+        cls,
+        table: TokenTable,
+        stop_ids: Iterable[int],
+        trie: ByteTrie | None = None,
+        text_encoder: Callable[[str], Sequence[int]] | None = None,
+    ) -> Vocabulary:
+        """Take the stop ids out of the spellings and put the parts together; `trie` is that of the table as it is."""
+        stops = tuple(sorted(set(stop_ids)))
+        _check_ids("stop", stops, len(table.tokens))
+        if any(table.tokens[i] for i in stops):
+            tokens = list(table.tokens)
+            for i in stops:
+                tokens[i] = b""
+            table, trie = replace(table, tokens=tuple(tokens)), None
+        table = replace(table, special_ids=table.special_ids | frozenset(stops))
+        return cls(table, stops, trie or ByteTrie.build(table.tokens), text_encoder, _digest(table, stops))
+
+    def __eq__(self, other: object) -> bool:
+        """Compare digests."""
+        return isinstance(other, Vocabulary) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        """Hash the digest."""
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        """Show the counts, not 100,000 tokens."""
+        return (
+            f"Vocabulary(size={self.size}, special={len(self.special_ids)}, added={self.num_added}, "
+            f"undecodable={self.num_undecodable}, stop_ids={self.stop_ids}, digest={self.digest[:12]!r})"
+        )
+
+    @property
+    def size(self) -> int:
+        """Highest id + 1; the logits of a model may be wider."""
+        return len(self.table.tokens)
+
+    @property
+    def special_ids(self) -> frozenset[int]:
+        """Ids that are never spellings: special, added, control, unknown and stop tokens."""
+        return self.table.special_ids
+
+    @property
+    def num_added(self) -> int:
+        """How many added tokens are masked although the tokenizer does not call them special."""
+        return self.table.num_added
+
+    @property
+    def num_undecodable(self) -> int:
+        """How many entries are masked because the tokenizer does not say what bytes they are."""
+        return self.table.num_undecodable
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """Return what an id spells, b"" if nothing.
+
+        Raises:
+            VocabularyError: the id is outside the vocabulary.
+        """
+        if not 0 <= token_id < self.size:
+            _check_ids("token", (token_id,), self.size)
+        return self.table.tokens[token_id]
+
+    def decode(self, token_ids: Iterable[int]) -> bytes:
+        """Join the bytes of the ids; special and stop ids add nothing."""
+        return b"".join([self.token_bytes(i) for i in token_ids])
+
+    def encode(self, data: bytes) -> list[int]:
+        """Return the canonical token ids of bytes in mid-text: no special or added id, no added leading space.
+
+        Where the tokenizer would change the text, and for bytes that are not UTF-8, each token is the longest
+        from which the rest can still be spelled.
+
+        Raises:
+            VocabularyError: no sequence of tokens spells the bytes.
+        """
+        if self.text_encoder is None:
+            return self._longest_match(data)
+        try:
+            text, valid = data.decode(), len(data)
+        except UnicodeDecodeError as error:
+            text, valid = data[: error.start].decode(), error.start
+        ids = list(self.text_encoder(text))
+        pieces = [self.token_bytes(i) for i in ids]
+        if not all(pieces) or b"".join(pieces) != data[:valid]:
+            ids = self._longest_match(data[:valid])
+        return ids + self._longest_match(data[valid:])
+
+    @cached_property
+    def _spellings(self) -> tuple[dict[bytes, int], tuple[int, ...]]:
+        """The id of each spelling, and the lengths that occur, longest first.
+
+        Of several ids the highest: SentencePiece numbers its byte pieces before the ordinary ones.
+        """
+        ids = {token: i for i, token in enumerate(self.table.tokens) if token}
+        return ids, tuple(sorted({len(token) for token in ids}, reverse=True))
+
+    def _longest_match(self, data: bytes) -> list[int]:
+        """Spell bytes greedily, longest token first, stepping back out of dead ends."""
+        ids, lengths = self._spellings
+        path: list[int] = []
+        starts: list[int] = []
+        dead: set[int] = set()
+        position = 0
+        while position < len(data):
+            for length in lengths:
+                end = position + length
+                if end <= len(data) and end not in dead and (token_id := ids.get(data[position:end])) is not None:
+                    path.append(token_id)
+                    starts.append(position)
+                    position = end
+                    break
+            else:
+                dead.add(position)
+                if not starts:
+                    stuck = max(dead)
+                    raise VocabularyError(
+                        f"no sequence of tokens spells {data!r}: stuck at byte {data[stuck]:#04x}, offset {stuck}; "
+                        "use another tokenizer or a text that this one can write"
+                    )
+                path.pop()
+                position = starts.pop()
+        return path
+
+
+def _check_ids(kind: str, ids: Iterable[int], size: int) -> None:
+    """Raise VocabularyError for an id that is not in the vocabulary."""
+    for i in ids:
+        if not 0 <= i < size:
+            raise VocabularyError(f"{kind} id {i} is outside the vocabulary: pass an id from 0 to {size - 1}")
+
+
+def _digest(table: TokenTable, stop_ids: tuple[int, ...]) -> str:
+    """Hash what a mask depends on: bytes and length per id, special ids, stop ids."""
+    lengths = np.fromiter(map(len, table.tokens), dtype="<i8", count=len(table.tokens))
+    special, stops = np.array(sorted(table.special_ids), dtype="<i8"), np.array(stop_ids, dtype="<i8")
+    sha = hashlib.sha256(
+        f"vocabulary {_DIGEST_FORMAT}: {len(lengths)} ids, {len(special)} special, {len(stops)} stop\n".encode()
+    )
+    for part in (lengths.tobytes(), b"".join(table.tokens), special.tobytes(), stops.tobytes()):
+        sha.update(part)
+    return sha.hexdigest()
