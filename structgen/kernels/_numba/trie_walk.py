@@ -1,0 +1,128 @@
+"""Compiled walks over a byte trie; checks and allocation are in kernels/trie_walk.py.
+
+The arrays of the trie come depth first, so a walk is one loop: a dead byte jumps to the end of its subtree.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from structgen.kernels._numba import jit
+
+
+@jit
+def walk_dfa(node_byte, subtree_end, depth, token_start, delta, tick_bytes, accepting, start, stay, exits):
+    """Walk the whole trie from one DFA state.
+
+    stay is (num_nodes, 3): (node, state, ticks) of each node with a token that the DFA survives; exits is (num_nodes, 2):
+    (node, ticks before it) of each child of a node at which a word may end, and (-node - 1, ticks) for a node with a
+    token at which a word ends. Returns the numbers of rows that were filled.
+    """
+    num_nodes = node_byte.shape[0]
+    deepest = 0
+    for i in range(num_nodes):
+        deepest = max(deepest, depth[i])
+    states = np.empty(deepest + 1, np.int32)
+    counts = np.empty(deepest + 1, np.int32)
+    states[0] = start
+    counts[0] = 0
+    num_stay = 0
+    num_exits = 0
+    i = 1
+    while i < num_nodes:
+        level = depth[i]
+        before = states[level - 1]
+        if accepting[before] and level > 1:
+            exits[num_exits, 0] = i
+            exits[num_exits, 1] = counts[level - 1]
+            num_exits += 1
+        after = delta[before, node_byte[i]]
+        if after < 0:
+            i = subtree_end[i]
+            continue
+        ticks = counts[level - 1] + tick_bytes[before, node_byte[i]]
+        if token_start[i + 1] > token_start[i]:
+            stay[num_stay, 0] = i
+            stay[num_stay, 1] = after
+            stay[num_stay, 2] = ticks
+            num_stay += 1
+        states[level] = after
+        counts[level] = ticks
+        i += 1
+    return num_stay, num_exits
+
+
+@jit
+def walk_table(node_byte, subtree_end, depth, token_start, table, known, first, last, origin, found, pending):
+    """Walk parts of the trie over a table of configurations.
+
+    Part k is the nodes first[k] to last[k] (siblings with their subtrees), entered from configuration origin[k].
+    found is (num_nodes, 2): (node, configuration) of each node with a token; pending is (num_nodes, 2): (node, configuration)
+    where the configuration's row is not known yet, so that the walk has to go on below the node later.
+    """
+    deepest = 0
+    for k in range(first.shape[0]):
+        for i in range(first[k], last[k]):
+            deepest = max(deepest, depth[i])
+    states = np.empty(deepest + 2, np.int32)
+    num_found = 0
+    num_pending = 0
+    for k in range(first.shape[0]):
+        i = first[k]
+        end = last[k]
+        base = depth[i] - 1
+        states[0] = origin[k]
+        while i < end:
+            level = depth[i] - base
+            after = table[states[level - 1], node_byte[i]]
+            if after < 0:
+                i = subtree_end[i]
+                continue
+            if token_start[i + 1] > token_start[i]:
+                found[num_found, 0] = i
+                found[num_found, 1] = after
+                num_found += 1
+            if subtree_end[i] == i + 1:
+                i += 1
+            elif known[after]:
+                states[level] = after
+                i += 1
+            else:
+                pending[num_pending, 0] = i
+                pending[num_pending, 1] = after
+                num_pending += 1
+                i = subtree_end[i]
+    return num_found, num_pending
+
+
+@jit
+def set_tokens(mask, nodes, token_start, token_ids):
+    """Set the bits of all tokens that end at the nodes."""
+    for node in nodes:
+        for k in range(token_start[node], token_start[node + 1]):
+            token = token_ids[k]
+            mask[token >> 5] |= np.int32(1) << np.int32(token & 31)
+
+
+@jit
+def length_costs(source, target, ticks, accepting, num_lengths, infinite):
+    """Return (num_lengths, num_states): fewest tokens from a state to acceptance over exactly that many ticks.
+
+    Edge e spells ticks[e] units from source[e] to target[e] with one token.
+    """
+    num_states = accepting.shape[0]
+    cost = np.full((num_lengths, num_states), infinite, np.int32)
+    for state in range(num_states):
+        if accepting[state]:
+            cost[0, state] = 0
+    for length in range(num_lengths):
+        changed = True
+        while changed:
+            changed = False
+            for e in range(source.shape[0]):
+                if ticks[e] <= length:
+                    value = cost[length - ticks[e], target[e]]
+                    if value < infinite and value + 1 < cost[length, source[e]]:
+                        cost[length, source[e]] = value + 1
+                        changed = changed or ticks[e] == 0
+    return cost
