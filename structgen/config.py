@@ -1,0 +1,217 @@
+"""Options: small frozen values, keyword-only, checked when they are made.
+
+Each field is something that a user can have an opinion on. Only what works is here: an option that does nothing yet is
+not accepted. Options that belong to one call (seed, max_tokens, stop) are arguments of that call.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from structgen.errors import OptionError
+
+
+class _Option(StrEnum):
+    """A choice between names, which says what the names are when it is given another."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        """Refuse an unknown name with our own error."""
+        names = ", ".join(repr(member.value) for member in cls)
+        raise OptionError(f"{value!r} is no {cls.__name__}: use one of {names}")
+
+
+class Whitespace(_Option):
+    """Where JSON has white space.
+
+    COMPACT: nowhere. SPACED: one space after ":" and ",". PRETTY: indented by two. ANY: any JSON white space, bounded
+    per gap. AUTO: what the model writes by itself; without a model, SPACED.
+    """
+
+    COMPACT = "compact"
+    SPACED = "spaced"
+    PRETTY = "pretty"
+    ANY = "any"
+    AUTO = "auto"
+
+
+class PenaltyScope(_Option):
+    """Which tokens the penalties touch, and count.
+
+    FREE_TEXT: only tokens that stay inside free text (string bodies), so that keys and brackets may repeat.
+    EVERYWHERE: every token.
+    """
+
+    FREE_TEXT = "free_text"
+    EVERYWHERE = "everywhere"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sampling:
+    """How the next token is drawn from the logits.
+
+    The order is: bias, mask, penalties, temperature, truncation, draw. Truncations are taken on the masked distribution
+    after the temperature; each keeps the first tokens of one order (more probable first, then lower id), so of several
+    the strictest wins.
+
+    Attributes:
+        temperature: divides the logits; 0 takes the most probable token (the lowest id of equals).
+        top_k: keep this many tokens, exactly: equals at the border are kept by lower id.
+        top_p: keep the fewest tokens whose probabilities add up to at least this.
+        min_p: keep tokens with at least this share of the best token's probability.
+        repetition_penalty: logits of tokens already generated are divided by this if positive, else multiplied; 1 is off.
+        presence_penalty: subtracted from the logit of each token already generated; 0 is off.
+        frequency_penalty: subtracted once per time that the token was generated; 0 is off.
+        penalty_scope: which tokens the three penalties touch and count. The prompt is never counted.
+        logit_bias: added to the logit of a token id before everything else; -inf bans it.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    penalty_scope: PenaltyScope | str = PenaltyScope.FREE_TEXT
+    logit_bias: Mapping[int, float] | None = field(default=None, hash=False)
+
+    def __post_init__(self) -> None:
+        """Check each field, freeze the bias, and warn where two truncations are asked for."""
+        _check_number("temperature", self.temperature, minimum=0.0)
+        if self.top_k is not None:
+            _check_count("top_k", self.top_k)
+        if self.top_p is not None:
+            _check_number("top_p", self.top_p, above=0.0, maximum=1.0)
+        if self.min_p is not None:
+            _check_number("min_p", self.min_p, minimum=0.0, maximum=1.0)
+        _check_number("repetition_penalty", self.repetition_penalty, above=0.0)
+        _check_number("presence_penalty", self.presence_penalty)
+        _check_number("frequency_penalty", self.frequency_penalty)
+        object.__setattr__(self, "penalty_scope", PenaltyScope(self.penalty_scope))
+        if self.logit_bias is not None:
+            object.__setattr__(self, "logit_bias", _checked_bias(self.logit_bias))
+        if self.top_k is not None and self.top_p is not None:
+            # 1 is this line, 2 the generated __init__, 3 the caller.
+            warnings.warn("top_k and top_p are both set: they compose, the stricter wins", UserWarning, stacklevel=3)
+
+    @classmethod
+    def greedy(cls) -> Sampling:
+        """Return the options that take the most probable legal token every time."""
+        return cls(temperature=0.0)
+
+    @property
+    def has_penalties(self) -> bool:
+        """Whether any penalty does something."""
+        return self.repetition_penalty != 1.0 or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Speculation:
+    """How far to draft ahead of the target model.
+
+    Attributes:
+        max_draft_tokens: draft length; 0, plain decoding, is what there is so far.
+    """
+
+    max_draft_tokens: int
+
+    def __post_init__(self) -> None:
+        """Refuse what does nothing yet."""
+        if self.max_draft_tokens != 0:
+            raise OptionError(
+                f"max_draft_tokens={self.max_draft_tokens!r}: there are no drafters yet, use Speculation.off()"
+            )
+
+    @classmethod
+    def off(cls) -> Speculation:
+        """Return plain decoding: one pass of the target model per token."""
+        return cls(max_draft_tokens=0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """What a compilation may cost; over a limit it fails with LimitError, which names the limit and the construct.
+
+    Attributes:
+        compile_seconds: time for one compilation.
+        states: states of any one automaton that is built on the way.
+        memory_mb: size in MiB of what one compiled grammar keeps.
+        depth: nesting of a recursive grammar in one text.
+    """
+
+    compile_seconds: float = 60.0
+    states: int = 200_000
+    memory_mb: float = 1024.0
+    depth: int = 1000
+
+    def __post_init__(self) -> None:
+        """Check that each limit is a positive number."""
+        _check_number("compile_seconds", self.compile_seconds, above=0.0)
+        _check_count("states", self.states)
+        _check_number("memory_mb", self.memory_mb, above=0.0)
+        _check_count("depth", self.depth)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Policy:
+    """Bounds that a generation puts on what the declaration leaves open, so that no model can fill them for ever.
+
+    The text stays valid; only endless spellings of it are left out. Pass policy=None for the exact language.
+
+    Attributes:
+        max_whitespace: characters of optional white space in one gap.
+        max_digits: digits in one run: an integer part, a fraction, an exponent.
+    """
+
+    max_whitespace: int = 16
+    max_digits: int = 32
+
+    def __post_init__(self) -> None:
+        """Check that the bounds leave something to write."""
+        _check_count("max_whitespace", self.max_whitespace, minimum=0)
+        _check_count("max_digits", self.max_digits)
+
+
+def _checked_bias(bias: Mapping[int, float]) -> Mapping[int, float]:
+    """Return a read-only copy of the bias, by ascending token id."""
+    if not isinstance(bias, Mapping):
+        raise OptionError(f"logit_bias must map token ids to numbers, not {type(bias).__name__}")
+    for token_id, value in bias.items():
+        _check_count("a token id in logit_bias", token_id, minimum=0)
+        if value != -math.inf:
+            _check_number(f"logit_bias[{token_id}]", value)
+    return MappingProxyType({token_id: float(bias[token_id]) for token_id in sorted(bias)})
+
+
+def _check_number(
+    name: str,
+    value: float,
+    *,
+    minimum: float = -math.inf,
+    above: float = -math.inf,
+    maximum: float = math.inf,
+) -> None:
+    """Raise OptionError unless the value is a finite number within the bounds."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise OptionError(f"{name} must be a finite number, not {value!r}")
+    if not (minimum <= value <= maximum and value > above):
+        bounds = [
+            f"at least {minimum:g}" if minimum > -math.inf else "",
+            f"more than {above:g}" if above > -math.inf else "",
+            f"at most {maximum:g}" if maximum < math.inf else "",
+        ]
+        raise OptionError(f"{name} must be {' and '.join(filter(None, bounds))}, not {value!r}")
+
+
+def _check_count(name: str, value: int, minimum: int = 1) -> None:
+    """Raise OptionError unless the value is an int of at least the minimum."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise OptionError(f"{name} must be an int, not {value!r}")
+    if value < minimum:
+        raise OptionError(f"{name} must be at least {minimum}, not {value}")

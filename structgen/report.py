@@ -1,0 +1,111 @@
+"""What a call returns beside the value: counts, times, the law that was sampled, and a record of the run.
+
+Only what is measured is here; draft counts and figures per schema field come with what measures them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from structgen.config import Sampling
+
+ValueT = TypeVar("ValueT")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReplayRecord:
+    """What a run depended on: the same record with the same model gives the same tokens.
+
+    Attributes:
+        versions: package name to version of what took part (structgen, torch, transformers).
+        model: name or path of the model.
+        dtype: element type of the model's weights, such as "float32".
+        device: device that the model ran on.
+        vocabulary_digest: digest of the vocabulary.
+        automaton_digest: digest of the compiled output type.
+        seed: seed of the noise, drawn if none was given.
+        sampling: sampling options.
+        max_tokens: token budget.
+        prompt_token_ids: the prompt as the model read it.
+        token_ids: what was generated.
+    """
+
+    versions: dict[str, str]
+    model: str
+    dtype: str
+    device: str
+    vocabulary_digest: str
+    automaton_digest: str
+    seed: int
+    sampling: Sampling
+    max_tokens: int
+    prompt_token_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Report:
+    """Counts, seconds and lost probability of one call.
+
+    Attributes:
+        law: what the tokens are a sample of, such as "masked target".
+        compile_cache: "hit" or "miss" for the compiled output type.
+        num_prompt_tokens: tokens of the prompt.
+        num_tokens: tokens of the text, the stop token not counted.
+        num_target_passes: forward passes of the target model, the prefill included.
+        ttft_s: seconds from the start to the first drawn token.
+        tpot_s: seconds per further drawn token; 0 if there is none.
+        total_s: seconds from the start to the end of decoding.
+        prefill_s: seconds in the pass over the prompt.
+        verify_s: seconds in the passes after it.
+        mask_s: seconds spent on making masks and moving the state.
+        sample_s: seconds spent on masking, truncating and drawing.
+        legal_mass_lost: sum over the measured steps of -log(legal mass), in nats, where the legal mass of a step is the
+            probability that the model itself gave to the tokens which the mask allowed. Each term is the divergence
+            KL(masked || free) of its step. Nan if the model's logits had a nan on an illegal token.
+        min_legal_mass: the smallest legal mass of a step, 1 if no step was measured.
+        num_measured_steps: steps behind these two. Where the end was the only choice no pass is made, nothing measured.
+        truncated: whether the budget cut anything: a step's legal tokens, or a text that could have gone on.
+        record: what is needed to run it again.
+    """
+
+    law: str
+    compile_cache: str
+    num_prompt_tokens: int
+    num_tokens: int
+    num_target_passes: int
+    ttft_s: float
+    tpot_s: float
+    total_s: float
+    prefill_s: float
+    verify_s: float
+    mask_s: float
+    sample_s: float
+    legal_mass_lost: float
+    min_legal_mass: float
+    num_measured_steps: int
+    truncated: bool
+    record: ReplayRecord
+
+    @property
+    def tokens_per_target_pass(self) -> float:
+        """Tokens of the text per forward pass, 0 if there was no pass."""
+        return self.num_tokens / self.num_target_passes if self.num_target_passes else 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Result(Generic[ValueT]):
+    """A value, the text it was read from, and how it came about.
+
+    Attributes:
+        value: the object.
+        text: the text that the model wrote.
+        token_ids: its tokens, without the stop token.
+        report: counts, times and record.
+    """
+
+    value: ValueT
+    text: str
+    token_ids: tuple[int, ...]
+    report: Report
