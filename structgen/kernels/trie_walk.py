@@ -37,11 +37,14 @@ class DfaWalk:
     ends: Ints
 
 
-def walk_dfa(trie: ByteTrie, delta: Ints, tick_bytes: Bools, accepting: Bools, state: int) -> DfaWalk:
+def walk_dfa(
+    trie: ByteTrie, deepest: int, delta: Ints, tick_bytes: Bools, accepting: Bools, state: int
+) -> DfaWalk:
     """Walk the whole trie from a DFA state.
 
     Args:
         trie: the vocabulary.
+        deepest: trie.max_depth (passed in: it takes a pass over the trie).
         delta: (num_states, 256), next state or -1.
         tick_bytes: (num_states, 256), True where a byte starts a counted unit.
         accepting: (num_states,).
@@ -52,7 +55,7 @@ def walk_dfa(trie: ByteTrie, delta: Ints, tick_bytes: Bools, accepting: Bools, s
     stay = np.empty((trie.num_nodes, 3), np.int32)
     exits = np.empty((trie.num_nodes, 2), np.int32)
     num_stay, num_exits = compiled.walk_dfa(
-        trie.node_byte, trie.subtree_end, trie.depth, trie.token_start, delta, tick_bytes, accepting, state, stay, exits
+        trie.node_byte, trie.subtree_end, trie.depth, trie.token_start, deepest, delta, tick_bytes, accepting, state, stay, exits
     )
     return _sorted_walk(trie, stay[:num_stay].copy(), exits[:num_exits], accepting)
 
@@ -66,12 +69,13 @@ def _sorted_walk(trie: ByteTrie, stay: Ints, exits: Ints, accepting: Bools) -> D
 
 
 def walk_table(
-    trie: ByteTrie, parts: Ints, rows: Callable[[Ints], tuple[Ints, Bools]]
+    trie: ByteTrie, deepest: int, parts: Ints, rows: Callable[[Ints], tuple[Ints, Bools]]
 ) -> Ints:
     """Walk parts of the trie over configurations, asking for unknown rows as they are met.
 
     Args:
         trie: the vocabulary.
+        deepest: trie.max_depth (passed in: it takes a pass over the trie).
         parts: (n, 3) int32, rows (first node, node after the last, configuration before the first).
         rows: called with configurations whose rows are needed; returns the table (num_configurations, 256), next
             configuration or -1, and known (num_configurations,), True where the row is filled.
@@ -89,7 +93,7 @@ def walk_table(
         pending = np.empty((size, 2), np.int32)
         first, last, origin = (np.ascontiguousarray(parts[:, k]) for k in range(3))
         num_found, num_pending = compiled.walk_table(
-            trie.node_byte, trie.subtree_end, trie.depth, trie.token_start, table, known, first, last, origin, found, pending
+            trie.node_byte, trie.subtree_end, trie.depth, trie.token_start, deepest, table, known, first, last, origin, found, pending
         )
         results.append(found[:num_found])
         nodes = pending[:num_pending, 0]
@@ -102,6 +106,24 @@ def set_tokens_(mask: Ints, nodes: Ints, trie: ByteTrie) -> None:
     from structgen.kernels._numba import trie_walk as compiled
 
     compiled.set_tokens(mask, nodes, trie.token_start, trie.token_ids)
+
+
+def token_costs(trie: ByteTrie, deepest: int, delta: Ints, accepting: Bools, infinite: int) -> Ints:
+    """Return (num_states,): fewest tokens, each wholly inside the DFA, from a state to acceptance.
+
+    Args:
+        trie: the vocabulary.
+        deepest: trie.max_depth (passed in: it takes a pass over the trie).
+        delta: (num_states, 256), next state or -1.
+        accepting: (num_states,).
+        infinite: stands for "cannot".
+    """
+    from structgen.kernels._numba import trie_walk as compiled
+
+    result: Ints = compiled.token_costs(
+        trie.node_byte, trie.subtree_end, trie.depth, trie.token_start, deepest, delta, accepting, infinite
+    )
+    return result
 
 
 def length_costs(edges: Ints, accepting: Bools, num_lengths: int, infinite: int) -> Ints:

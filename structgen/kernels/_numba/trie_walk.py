@@ -5,13 +5,37 @@ The arrays of the trie come depth first, so a walk is one loop: a dead byte jump
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numba import types
 
-from structgen.kernels._numba import jit
+from structgen.kernels._numba import array, jit
+
+_INTS = array(types.int32)
+_BOOLS = array(types.boolean)
+_OUT = types.int32[:, ::1]
+_TRIE = (array(types.uint8), _INTS, _INTS, _INTS, types.int64)
+_TABLE = array(types.int32, 2)
+_PAIR = types.UniTuple(types.int64, 2)
+
+Array = np.ndarray[Any, Any]
 
 
-@jit
-def walk_dfa(node_byte, subtree_end, depth, token_start, delta, tick_bytes, accepting, start, stay, exits):
+@jit(_PAIR(*_TRIE, _TABLE, array(types.boolean, 2), _BOOLS, types.int64, _OUT, _OUT))
+def walk_dfa(
+    node_byte: Array,
+    subtree_end: Array,
+    depth: Array,
+    token_start: Array,
+    deepest: int,
+    delta: Array,
+    tick_bytes: Array,
+    accepting: Array,
+    start: int,
+    stay: Array,
+    exits: Array,
+) -> tuple[int, int]:
     """Walk the whole trie from one DFA state.
 
     stay is (num_nodes, 3): (node, state, ticks) of each node with a token that the DFA survives; exits is (num_nodes, 2):
@@ -19,9 +43,6 @@ def walk_dfa(node_byte, subtree_end, depth, token_start, delta, tick_bytes, acce
     token at which a word ends. Returns the numbers of rows that were filled.
     """
     num_nodes = node_byte.shape[0]
-    deepest = 0
-    for i in range(num_nodes):
-        deepest = max(deepest, depth[i])
     states = np.empty(deepest + 1, np.int32)
     counts = np.empty(deepest + 1, np.int32)
     states[0] = start
@@ -52,18 +73,27 @@ def walk_dfa(node_byte, subtree_end, depth, token_start, delta, tick_bytes, acce
     return num_stay, num_exits
 
 
-@jit
-def walk_table(node_byte, subtree_end, depth, token_start, table, known, first, last, origin, found, pending):
+@jit(_PAIR(*_TRIE, _TABLE, _BOOLS, _INTS, _INTS, _INTS, _OUT, _OUT))
+def walk_table(
+    node_byte: Array,
+    subtree_end: Array,
+    depth: Array,
+    token_start: Array,
+    deepest: int,
+    table: Array,
+    known: Array,
+    first: Array,
+    last: Array,
+    origin: Array,
+    found: Array,
+    pending: Array,
+) -> tuple[int, int]:
     """Walk parts of the trie over a table of configurations.
 
     Part k is the nodes first[k] to last[k] (siblings with their subtrees), entered from configuration origin[k].
     found is (num_nodes, 2): (node, configuration) of each node with a token; pending is (num_nodes, 2): (node, configuration)
     where the configuration's row is not known yet, so that the walk has to go on below the node later.
     """
-    deepest = 0
-    for k in range(first.shape[0]):
-        for i in range(first[k], last[k]):
-            deepest = max(deepest, depth[i])
     states = np.empty(deepest + 2, np.int32)
     num_found = 0
     num_pending = 0
@@ -95,8 +125,13 @@ def walk_table(node_byte, subtree_end, depth, token_start, table, known, first, 
     return num_found, num_pending
 
 
-@jit
-def set_tokens(mask, nodes, token_start, token_ids):
+@jit(types.void(types.int32[::1], _INTS, _INTS, _INTS))
+def set_tokens(
+    mask: Array,
+    nodes: Array,
+    token_start: Array,
+    token_ids: Array,
+) -> None:
     """Set the bits of all tokens that end at the nodes."""
     for node in nodes:
         for k in range(token_start[node], token_start[node + 1]):
@@ -104,8 +139,15 @@ def set_tokens(mask, nodes, token_start, token_ids):
             mask[token >> 5] |= np.int32(1) << np.int32(token & 31)
 
 
-@jit
-def length_costs(source, target, ticks, accepting, num_lengths, infinite):
+@jit(types.int32[:, ::1](_INTS, _INTS, _INTS, _BOOLS, types.int64, types.int64))
+def length_costs(
+    source: Array,
+    target: Array,
+    ticks: Array,
+    accepting: Array,
+    num_lengths: int,
+    infinite: int,
+) -> Array:
     """Return (num_lengths, num_states): fewest tokens from a state to acceptance over exactly that many ticks.
 
     Edge e spells ticks[e] units from source[e] to target[e] with one token.
@@ -125,4 +167,47 @@ def length_costs(source, target, ticks, accepting, num_lengths, infinite):
                     if value < infinite and value + 1 < cost[length, source[e]]:
                         cost[length, source[e]] = value + 1
                         changed = changed or ticks[e] == 0
+    return cost
+
+
+@jit(types.int32[::1](*_TRIE, _TABLE, _BOOLS, types.int64))
+def token_costs(
+    node_byte: Array,
+    subtree_end: Array,
+    depth: Array,
+    token_start: Array,
+    deepest: int,
+    delta: Array,
+    accepting: Array,
+    infinite: int,
+) -> Array:
+    """Return (num_states,): fewest tokens, each wholly inside the DFA, from a state to acceptance."""
+    num_states = accepting.shape[0]
+    num_nodes = node_byte.shape[0]
+    cost = np.full(num_states, infinite, np.int32)
+    for state in range(num_states):
+        if accepting[state]:
+            cost[state] = 0
+    states = np.empty(deepest + 1, np.int32)
+    changed = True
+    while changed:
+        changed = False
+        # States are numbered breadth first, so going down meets successors first wherever there is no cycle.
+        for state in range(num_states - 1, -1, -1):
+            best = cost[state]
+            states[0] = state
+            i = 1
+            while i < num_nodes and best > 1:
+                level = depth[i]
+                after = delta[states[level - 1], node_byte[i]]
+                if after < 0:
+                    i = subtree_end[i]
+                    continue
+                if token_start[i + 1] > token_start[i] and cost[after] + 1 < best:
+                    best = cost[after] + 1
+                states[level] = after
+                i += 1
+            if best < cost[state]:
+                cost[state] = best
+                changed = True
     return cost
