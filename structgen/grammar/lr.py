@@ -1,0 +1,136 @@
+"""LR(0) states of the productions, made on demand.
+
+No look-ahead is used: all stacks are kept side by side (parser.py), so conflicts cost time, never
+exactness. A frame is an LR state with the count of the repeat that led to it (0 where there is none);
+which items of a counted state are live is settled when the frame is made, so the state itself says
+all that may follow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from structgen.grammar.normalise import Productions, Symbols
+
+Item = tuple[int, int]
+"""(production, number of symbols already seen)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LrState:
+    """What may follow in one LR(0) state.
+
+    Attributes:
+        kernel: the items that the state was made from.
+        shifts: terminal -> state after it.
+        gotos: nonterminal -> items after it, before the counts are looked at.
+        reduces: complete productions, as (head, number of symbols).
+        open_items: the kernel items with something after the dot, as (head, symbols seen, symbols to come).
+        is_accepting: whether the whole text is complete here.
+    """
+
+    kernel: frozenset[Item]
+    shifts: dict[int, int]
+    gotos: dict[int, tuple[Item, ...]]
+    reduces: tuple[tuple[int, int], ...]
+    open_items: tuple[tuple[int, int, Symbols], ...]
+    is_accepting: bool
+
+
+class LrTable:
+    """Interned LR states; grows as it is asked. Callers hold the automaton's lock."""
+
+    def __init__(self, productions: Productions) -> None:
+        """Number the productions; production 0 is the added one, whose only symbol is the start."""
+        self.productions = productions
+        self.heads: list[int] = [-1]
+        self.bodies: list[Symbols] = [(~productions.start,)]
+        self.by_head: list[list[int]] = []
+        for head, alternatives in enumerate(productions.rules):
+            self.by_head.append([])
+            for body in alternatives:
+                self.by_head[head].append(len(self.bodies))
+                self.heads.append(head)
+                self.bodies.append(body)
+        self.states: list[LrState | None] = []
+        self._kernels: list[frozenset[Item]] = []
+        self._number: dict[frozenset[Item], int] = {}
+        self._closures: dict[int, tuple[Item, ...]] = {}
+        self.start = self.intern(frozenset({(0, 0)}))
+
+    def intern(self, kernel: frozenset[Item]) -> int:
+        """Return the number of the state with this kernel."""
+        number = self._number.get(kernel)
+        if number is None:
+            number = self._number[kernel] = len(self._kernels)
+            self._kernels.append(kernel)
+            self.states.append(None)
+        return number
+
+    def state(self, number: int) -> LrState:
+        """Return a state, worked out when first asked for."""
+        known = self.states[number]
+        if known is None:
+            known = self.states[number] = self._expand(self._kernels[number])
+        return known
+
+    def _closure_of(self, head: int) -> tuple[Item, ...]:
+        """Return the initial items of a nonterminal and of all that may start it."""
+        known = self._closures.get(head)
+        if known is None:
+            seen, order = {head}, [head]
+            for one in order:
+                for production in self.by_head[one]:
+                    first = self.bodies[production][0]
+                    if first < 0 and ~first not in seen:
+                        seen.add(~first)
+                        order.append(~first)
+            known = self._closures[head] = tuple((p, 0) for one in order for p in self.by_head[one])
+        return known
+
+    def _expand(self, kernel: frozenset[Item]) -> LrState:
+        items = dict.fromkeys(sorted(kernel))
+        reduces, open_items = [], []
+        for production, dot in kernel:
+            body = self.bodies[production]
+            if dot == len(body):
+                reduces.append((self.heads[production], dot))
+            else:
+                open_items.append((self.heads[production], dot, body[dot:]))
+                if body[dot] < 0:
+                    items.update(dict.fromkeys(self._closure_of(~body[dot])))
+        after: dict[int, list[Item]] = {}
+        for production, dot in items:
+            if dot < len(self.bodies[production]):
+                after.setdefault(self.bodies[production][dot], []).append((production, dot + 1))
+        return LrState(
+            kernel,
+            {symbol: self.intern(frozenset(moved)) for symbol, moved in after.items() if symbol >= 0},
+            {~symbol: tuple(moved) for symbol, moved in after.items() if symbol < 0},
+            tuple(sorted((head, size) for head, size in reduces if head >= 0)),
+            tuple(sorted(open_items)),
+            any(head < 0 for head, _ in reduces),
+        )
+
+    def goto(self, number: int, head: int, count: int) -> tuple[int, int] | None:
+        """Return the frame (state, count) after a nonterminal, or None if its count allows nothing.
+
+        Args:
+            number: the state before the nonterminal.
+            head: the nonterminal.
+            count: items read so far if it is a counted repeat, else 0.
+        """
+        items = self.state(number).gotos[head]
+        bounds = self.productions.repeats.get(head)
+        if bounds is None:
+            return self.intern(frozenset(items)), 0
+        low, high = bounds
+        if high is None:
+            count = min(count, low)
+        # The item of "itself, separator, item" goes on; every other item leaves the repeat.
+        kept = frozenset(
+            item
+            for item in items
+            if (high is None or count < high if self.heads[item[0]] == head and item[1] == 1 else count >= low)
+        )
+        return (self.intern(kept), count) if kept else None

@@ -1,0 +1,249 @@
+"""Terminals: what the parser shifts. A lexeme without the empty word, with its length bounds made exact.
+
+A bound on the length is kept as a counter wherever every state of the DFA can finish at every length
+between its shortest and its longest word; otherwise the counter is multiplied out, or refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from structgen.errors import LimitError
+from structgen.grammar.dfa import Dfa
+from structgen.grammar.ir import Lexeme
+
+UNBOUNDED = 1 << 40
+"""Stands for "no longest word" in Terminal.most."""
+
+MAX_UNROLLED_STATES = 50_000
+"""Largest product of states and counter values that is multiplied out."""
+
+_MAX_GAP_CHECK_STATES = 96
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Terminal:
+    """A lexeme as the parser shifts it: at least one byte long.
+
+    Attributes:
+        dfa: the byte DFA of the words, lengths aside.
+        min_length: least number of ticks.
+        max_length: greatest number of ticks, None for no bound.
+        free_text: penalties apply inside it.
+        need: (num_states,) fewest ticks from a state to acceptance.
+        most: (num_states,) most ticks from a state to acceptance, UNBOUNDED if there is no most.
+        edges: per state, the pairs (next state, ascending bytes that lead there).
+        name: for messages.
+    """
+
+    dfa: Dfa
+    min_length: int
+    max_length: int | None
+    free_text: bool
+    need: tuple[int, ...]
+    most: tuple[int, ...]
+    edges: tuple[tuple[tuple[int, tuple[int, ...]], ...], ...]
+    name: str
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether a counter goes with the state."""
+        return self.min_length > 0 or self.max_length is not None
+
+    @property
+    def key(self) -> tuple[bytes, int, int | None, bool]:
+        """What makes two terminals the same one."""
+        return (self.dfa.digest, self.min_length, self.max_length, self.free_text)
+
+    def accepts_at(self, state: int, count: int) -> bool:
+        """Return whether a word may end in this state after this many ticks."""
+        return bool(self.dfa.accepting[state]) and count >= self.min_length
+
+    def step(self, state: int, count: int, byte: int) -> tuple[int, int] | None:
+        """Return (state, count) after one byte, or None if no word continues so."""
+        target = int(self.dfa.delta[state, byte])
+        if target < 0:
+            return None
+        if not self.is_counted:
+            return target, 0
+        if self.dfa.tick_bytes[state, byte]:
+            count += 1
+        if self.max_length is None:
+            count = min(count, self.min_length)
+        elif count + self.need[target] > self.max_length:
+            return None
+        if count + self.most[target] < self.min_length:
+            return None
+        return target, count
+
+
+def build_terminal(lexeme: Lexeme, *, allow_counter: bool = True) -> tuple[Terminal | None, bool]:
+    """Return the terminal of the lexeme's non-empty words (None if there are none), and whether it has the empty word.
+
+    Args:
+        lexeme: what to convert.
+        allow_counter: False multiplies every length bound out.
+
+    Raises:
+        LimitError: the bounds can neither be counted exactly nor be multiplied out within MAX_UNROLLED_STATES.
+    """
+    dfa, low, high = lexeme.dfa, lexeme.min_length, lexeme.max_length
+    if dfa.is_empty:
+        return None, False
+    need, most = _lengths(dfa)
+    if low <= need[0]:
+        low = 0
+    if high is not None and most[0] <= high:
+        high = None
+    if (high is not None and need[0] > high) or most[0] < low:
+        return None, False
+    has_empty_word = bool(dfa.accepting[0]) and low == 0
+    if (low > 0 or high is not None) and not (allow_counter and _lengths_have_no_gap(dfa, need, most, low, high)):
+        dfa, low, high = _multiplied_out(dfa, low, high, lexeme.name), 0, None
+        if dfa.is_empty:
+            return None, False
+    if has_empty_word:
+        dfa = _without_empty_word(dfa)
+        if dfa.is_empty:
+            return None, True
+    return make_terminal(dfa, low, high, free_text=lexeme.free_text, name=lexeme.name), has_empty_word
+
+
+def make_terminal(dfa: Dfa, low: int, high: int | None, *, free_text: bool, name: str) -> Terminal:
+    """Return a terminal over the DFA, with its distances and edge lists computed."""
+    need, most = _lengths(dfa)
+    return Terminal(dfa, low, high, free_text, need, most, _edges_of(dfa), name)
+
+
+def _edges_of(dfa: Dfa) -> tuple[tuple[tuple[int, tuple[int, ...]], ...], ...]:
+    grouped: list[dict[int, list[int]]] = [{} for _ in range(dfa.num_states)]
+    states, byte_values = np.nonzero(dfa.delta >= 0)
+    targets = dfa.delta[states, byte_values].tolist()
+    for state, byte, target in zip(states.tolist(), byte_values.tolist(), targets, strict=True):
+        grouped[state].setdefault(target, []).append(byte)
+    return tuple(tuple((target, tuple(group)) for target, group in row.items()) for row in grouped)
+
+
+def tick_edges(dfa: Dfa) -> list[list[tuple[int, int]]]:
+    """Return per state the distinct (next state, 0 or 1 ticks)."""
+    result: list[list[tuple[int, int]]] = []
+    for state in range(dfa.num_states):
+        live = dfa.delta[state] >= 0
+        pairs = np.unique(dfa.delta[state][live].astype(np.int64) * 2 + dfa.tick_bytes[state][live])
+        result.append([(int(pair) >> 1, int(pair) & 1) for pair in pairs])
+    return result
+
+
+def _lengths(dfa: Dfa) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the fewest and the most ticks from each state to acceptance."""
+    num_states = dfa.num_states
+    if not dfa.tick_bytes.any():
+        return (0,) * num_states, (0,) * num_states
+    edges = tick_edges(dfa)
+    need = [0 if dfa.accepting[state] else UNBOUNDED for state in range(num_states)]
+    most = [0 if dfa.accepting[state] else -1 for state in range(num_states)]
+    changed = True
+    while changed:
+        changed = False
+        for state in reversed(range(num_states)):
+            fewest = min([need[state], *(need[target] + tick for target, tick in edges[state])])
+            if fewest < need[state]:
+                need[state], changed = fewest, True
+    for _ in range(num_states + 1):
+        changed = False
+        for state in reversed(range(num_states)):
+            longest = max([most[state], *(most[target] + tick for target, tick in edges[state] if most[target] >= 0)])
+            if longest > most[state]:
+                most[state], changed = longest, True
+        if not changed:
+            break
+    # Longer than one tick per state means that a cycle was used: the longest word does not exist. States that
+    # reach such a one are unbounded too.
+    unbounded = {state for state in range(num_states) if changed and most[state] > num_states}
+    if changed:
+        unbounded |= _on_ticking_cycle(edges)
+        grew = True
+        while grew:
+            more = {s for s in range(num_states) if s not in unbounded and any(t in unbounded for t, _ in edges[s])}
+            unbounded |= more
+            grew = bool(more)
+    return tuple(need), tuple(UNBOUNDED if s in unbounded else most[s] for s in range(num_states))
+
+
+def _on_ticking_cycle(edges: list[list[tuple[int, int]]]) -> set[int]:
+    """Return the states from which a cycle with at least one tick starts."""
+    reach: list[set[int]] = []
+    for start in range(len(edges)):
+        seen, todo = {start}, [start]
+        while todo:
+            for target, _ in edges[todo.pop()]:
+                if target not in seen:
+                    seen.add(target)
+                    todo.append(target)
+        reach.append(seen)
+    return {s for s in range(len(edges)) for target, tick in edges[s] if tick and s in reach[target]}
+
+
+def _lengths_have_no_gap(
+    dfa: Dfa, need: tuple[int, ...], most: tuple[int, ...], low: int, high: int | None
+) -> bool:
+    """Return whether from each state every length from its fewest to its most ticks can be reached.
+
+    The lengths form a unary language of an automaton with n states, which is periodic from n * n on; so
+    looking at n * n + n lengths (or up to the bound, if that is less) settles the question.
+    """
+    n = dfa.num_states
+    if n > _MAX_GAP_CHECK_STATES:
+        return False
+    horizon = min(max(low, high or 0), n * n + n) + 1
+    window = (1 << (horizon + 1)) - 1
+    edges = tick_edges(dfa)
+    lengths = [1 if dfa.accepting[state] else 0 for state in range(n)]
+    changed = True
+    while changed:
+        changed = False
+        for state in reversed(range(n)):
+            bits = lengths[state]
+            for target, tick in edges[state]:
+                bits |= lengths[target] << tick
+            bits &= window
+            if bits != lengths[state]:
+                lengths[state], changed = bits, True
+    for state in range(n):
+        top = min(most[state], horizon)
+        if need[state] <= top and lengths[state] != ((1 << (top + 1)) - 1) & ~((1 << need[state]) - 1):
+            return False
+    return True
+
+
+def _multiplied_out(dfa: Dfa, low: int, high: int | None, name: str) -> Dfa:
+    """Return the DFA of the words within the length bounds, one state per state and counter value."""
+    num_counts = (low if high is None else high) + 1
+    size = dfa.num_states * num_counts
+    if size > MAX_UNROLLED_STATES:
+        raise LimitError(
+            f"{name or 'a lexeme'}: its lengths have gaps, so the bounds {low}..{high} need {size} states; "
+            "loosen the length bound or simplify the pattern",
+            "states",
+            size,
+        )
+    counts = np.arange(num_counts)
+    delta = np.full((dfa.num_states, num_counts, 256), -1, np.int64)
+    for state in range(dfa.num_states):
+        for byte in np.flatnonzero(dfa.delta[state] >= 0).tolist():
+            after = counts + int(dfa.tick_bytes[state, byte])
+            if high is None:
+                after = np.minimum(after, low)
+            ok = after < num_counts
+            delta[state, ok, byte] = dfa.delta[state, byte].astype(np.int64) * num_counts + after[ok]
+    accepting = dfa.accepting[:, None] & (counts >= low)[None, :]
+    return Dfa.build(delta.reshape(size, 256).astype(np.int32), accepting.reshape(size))
+
+
+def _without_empty_word(dfa: Dfa) -> Dfa:
+    delta = np.concatenate([dfa.delta, dfa.delta[:1]])
+    accepting = np.concatenate([dfa.accepting, np.zeros(1, bool)])
+    tick_bytes = np.concatenate([dfa.tick_bytes, dfa.tick_bytes[:1]])
+    return Dfa.build(delta, accepting, tick_bytes, start=dfa.num_states)
