@@ -6,6 +6,7 @@ import inspect
 import re
 
 import pytest
+from error_table import CASES, Case, raised_by
 
 import structgen as sg
 from structgen import errors
@@ -77,3 +78,11 @@ def test_errors_import_nothing_of_the_package() -> None:
     """The tree lies under everything, so it may import nothing but the language."""
     source = inspect.getsource(errors)
     assert re.findall(r"^\s*(?:from|import) (\S+)", source, re.MULTILINE) == ["__future__"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.code)
+def test_a_mistake_raises_its_error_and_says_what_is_wrong(case: Case) -> None:
+    """Each mistake of the table raises exactly its class, and the message names what to change."""
+    error = raised_by(case)
+    assert type(error).__name__ == case.error, str(error)
+    assert case.part in str(error)

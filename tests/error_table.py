@@ -1,0 +1,61 @@
+"""One table of mistakes: what was written, which error it gives. It drives tests/test_errors.py and docs/errors.md."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+
+class Case(NamedTuple):
+    """One mistake, as an expression over the names of `namespace`."""
+
+    code: str
+    error: str
+    part: str
+    """What the message must contain, so that a reader knows what to change."""
+
+
+CASES = (
+    Case("sg.check(complex)", "UnsupportedTypeError", "complex"),
+    Case('sg.check(schema({"unevaluatedItems": False}))', "UnsupportedSchemaError", "unevaluatedItems"),
+    Case('sg.check(schema({"type": "string", "maxLenght": 3}))', "UnsupportedSchemaError", "maxLenght"),
+    Case('sg.check(schema({"items": {"format": "idn-email"}}))', "UnsupportedSchemaError", "#/items"),
+    Case('sg.check(schema("{"))', "GrammarSyntaxError", "line 1"),
+    Case('sg.check(sg.Regex(r"(a)\\1"))', "GrammarSyntaxError", "column"),
+    Case('sg.check(sg.Lark("start: missing"))', "GrammarSyntaxError", "missing"),
+    Case('sg.check(schema({"type": "integer", "minimum": 3, "maximum": 2}))', "UnsatisfiableError", "#"),
+    Case('sg.compile(sg.Regex("(a|b)*a(a|b){20}"), ids)', "LimitError", "states"),
+    Case('sg.compile(sg.Regex("abc"), letters)', "VocabularyError", "spell"),
+    Case("sg.compile(bool, ids).start().advance(65)", "TokenRejectedError", "65"),
+    Case("sg.Sampling(top_k=0)", "OptionError", "top_k"),
+    Case('schema({}, whitespace="wide")', "OptionError", "compact"),
+    Case("sg.Choice([])", "OptionError", "Choice"),
+)
+
+
+@functools.cache
+def namespace() -> dict[str, Any]:
+    """Return what the expressions may name."""
+    import structgen as sg
+
+    single = [bytes([byte]) for byte in range(256)]
+    return {
+        "sg": sg,
+        "schema": sg.JsonSchema,
+        "ids": sg.Vocabulary.from_bytes([*single, b""], stop_ids=[256]),
+        "letters": sg.Vocabulary.from_bytes([b"a", b"b", b""], stop_ids=[2]),
+    }
+
+
+def raised_by(case: Case) -> Exception:
+    """Evaluate the expression and return what it raises."""
+    try:
+        eval(case.code, dict(namespace()))
+    except Exception as error:
+        return error
+    raise LookupError(f"{case.code} raises nothing")
+
+
+def message_of(case: Case) -> str:
+    """Return the message of the error, without its line breaks."""
+    return " ".join(str(raised_by(case)).split())
