@@ -44,9 +44,18 @@ def examples() -> str:
     return "\n".join(lines)
 
 
+def names() -> str:
+    """Return the reference of the public names."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    from reference import reference
+
+    return reference()
+
+
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/json_schema.md": {"keywords": keywords},
     "docs/errors.md": {"tree": tree, "examples": examples},
+    "docs/reference/api.md": {"names": names},
 }
 
 
