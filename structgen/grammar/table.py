@@ -213,7 +213,7 @@ def product(
         rows.append(row)
         fresh = [code for code in set(row.ravel().tolist()) if code not in seen]
         seen.update(fresh)
-        _check_size(len(seen) - 1, max_states)
+        check_size(len(seen) - 1, max_states)
         frontier = np.array(sorted(fresh), dtype=np.int64)
         codes.append(frontier)
     numbered, table = np.concatenate(codes), np.concatenate(rows)
@@ -253,7 +253,7 @@ def determinise(
                 number = target_sets[key] = numbers.setdefault(target, len(sets)) if target else DEAD
                 if number == len(sets):
                     sets.append(target)
-                    _check_size(len(sets), max_states)
+                    check_size(len(sets), max_states)
             row.append(number)
         rows.append(row)
     return np.array(rows, dtype=np.int32), sets
@@ -266,7 +266,8 @@ def _closure(state: int, jump: Sequence[int]) -> tuple[int, ...]:
     return tuple(reached)
 
 
-def _check_size(size: int, max_states: int) -> None:
+def check_size(size: int, max_states: int) -> None:
+    """Raise LimitError if an automaton has more states than allowed."""
     if size > max_states:
         raise LimitError(
             "an automaton of the declaration grows too large; bound or simplify its patterns, or raise the limit",
