@@ -5,18 +5,32 @@ Leaves out grammars and models: stop ids that only a model's configuration knows
 
 from __future__ import annotations
 
+import enum
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from structgen import vocabulary_cache
 from structgen.errors import VocabularyError
-from structgen.token_bytes import TokenTable
+from structgen.token_bytes import TokenTable, read_token_table, text_encoder
 from structgen.trie import ByteTrie
 
 _DIGEST_FORMAT = 1
+
+# End-of-turn markers, for chat templates that cannot be rendered with one user and one assistant turn.
+_END_OF_TURN = ("<|im_end|>", "<|eot_id|>", "<|eot|>", "<end_of_turn>", "<|end|>", "<|end_of_turn|>")
+
+
+class CacheFolder(enum.Enum):
+    """Stands for a folder whose place depends on the user and the system."""
+
+    USER = "structgen/vocabulary in the user's cache directory"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,10 +67,50 @@ class Vocabulary:
         Raises:
             VocabularyError: an id is outside the vocabulary.
         """
-        special = frozenset(special_ids)
-        _check_ids("special", special, len(tokens))
-        table = TokenTable(tuple(b"" if i in special else bytes(token) for i, token in enumerate(tokens)), special)
-        return cls._assemble(table, stop_ids)
+        return cls._assemble(TokenTable(tuple(map(bytes, tokens)), frozenset(special_ids)), stop_ids)
+
+    @classmethod
+    def from_tokenizer(
+        cls,
+        tokenizer: Any,
+        *,
+        stop_ids: Iterable[int] = (),
+        cache_dir: str | os.PathLike[str] | CacheFolder | None = CacheFolder.USER,
+    ) -> Vocabulary:
+        """Read the vocabulary of a tokenizer from its model.
+
+        The stop ids are the tokenizer's end of text, the special token that its chat template writes right after
+        an assistant's answer, and `stop_ids`. Added tokens spell nothing, even those that are not special.
+
+        Args:
+            tokenizer: a fast transformers tokenizer, or a `tokenizers.Tokenizer`.
+            stop_ids: further stop ids, such as those of the model's generation configuration.
+            cache_dir: folder where what is read is kept for the next process; None keeps nothing.
+
+        Raises:
+            VocabularyError: the tokenizer is of a kind that does not say what bytes its tokens are, or a stop id is
+                outside the vocabulary.
+        """
+        backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+        if not hasattr(backend, "to_str"):
+            raise VocabularyError(
+                f"{type(tokenizer).__name__} is not backed by the tokenizers library: load a tokenizer that has a "
+                "tokenizer.json (AutoTokenizer.from_pretrained does), or use Vocabulary.from_bytes"
+            )
+        try:
+            serialised: str = backend.to_str()
+        except Exception as error:  # the library raises plain Exception, for stages written in Python
+            raise VocabularyError(f"{type(tokenizer).__name__} cannot be serialised ({error})") from error
+        folder = vocabulary_cache.user_folder() if isinstance(cache_dir, CacheFolder) else cache_dir
+        table, trie = vocabulary_cache.load_or_build(
+            None if folder is None else Path(folder),
+            vocabulary_cache.cache_key(serialised),
+            lambda: read_token_table(serialised),
+        )
+        special_ids = frozenset(getattr(tokenizer, "all_special_ids", ()))
+        stops = {*stop_ids, *_end_of_text_ids(tokenizer), *_end_of_turn_ids(tokenizer, backend)}
+        table = replace(table, special_ids=table.special_ids | special_ids)
+        return cls._assemble(table, stops, trie, text_encoder(backend))
 
     @classmethod
     def _assemble(
@@ -66,15 +120,18 @@ class Vocabulary:
         trie: ByteTrie | None = None,
         text_encoder: Callable[[str], Sequence[int]] | None = None,
     ) -> Vocabulary:
-        """Take the stop ids out of the spellings and put the parts together; `trie` is that of the table as it is."""
+        """Take special and stop ids out of the spellings and put the parts together.
+
+        `trie`, if given, is that of the table as it is.
+        """
         stops = tuple(sorted(set(stop_ids)))
         _check_ids("stop", stops, len(table.tokens))
-        if any(table.tokens[i] for i in stops):
-            tokens = list(table.tokens)
-            for i in stops:
-                tokens[i] = b""
-            table, trie = replace(table, tokens=tuple(tokens)), None
-        table = replace(table, special_ids=table.special_ids | frozenset(stops))
+        _check_ids("special", table.special_ids, len(table.tokens))
+        masked = table.special_ids | frozenset(stops)
+        if any(table.tokens[i] for i in masked):
+            trie = None
+        tokens = tuple([b"" if i in masked else token for i, token in enumerate(table.tokens)])
+        table = replace(table, tokens=tokens, special_ids=masked)
         return cls(table, stops, trie or ByteTrie.build(table.tokens), text_encoder, _digest(table, stops))
 
     def __eq__(self, other: object) -> bool:
@@ -182,6 +239,37 @@ class Vocabulary:
                 path.pop()
                 position = starts.pop()
         return path
+
+
+def _end_of_text_ids(tokenizer: Any) -> Iterable[int]:
+    """Return the ids that a transformers tokenizer names as the end of a text."""
+    ids = getattr(tokenizer, "eos_token_id", None)
+    if ids is None:
+        return ()
+    return (ids,) if isinstance(ids, int) else ids
+
+
+def _end_of_turn_ids(tokenizer: Any, backend: Any) -> Iterable[int]:
+    """Return the added token that the chat template writes right after an assistant's answer.
+
+    The template is rendered for one question and one answer; the token that follows the answer, blanks apart, ends
+    a turn. For a template that refuses this conversation: the well-known markers that occur in it.
+    """
+    if not getattr(tokenizer, "chat_template", None):
+        return ()
+    added = {token.content: token_id for token_id, token in backend.get_added_tokens_decoder().items()}
+    answer = "structgen-answer"
+    turns = [{"role": "user", "content": "question"}, {"role": "assistant", "content": answer}]
+    try:
+        rendered = str(tokenizer.apply_chat_template(turns, tokenize=False))
+    except Exception:  # a template is a program of its own and may fail in any way
+        rendered = ""
+    if answer not in rendered:
+        template = str(tokenizer.chat_template)
+        return [added[marker] for marker in _END_OF_TURN if marker in added and marker in template]
+    after = rendered.rpartition(answer)[2].lstrip()
+    following = [content for content in added if content and after.startswith(content)]
+    return [added[max(following, key=len)]] if following else []
 
 
 def _check_ids(kind: str, ids: Iterable[int], size: int) -> None:
