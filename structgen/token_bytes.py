@@ -25,6 +25,21 @@ if TYPE_CHECKING:
 Stage: TypeAlias = Mapping[str, Any]
 
 _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+_NORMALISING = frozenset(
+    [
+        "BertNormalizer",
+        "Lowercase",
+        "NFC",
+        "NFD",
+        "NFKC",
+        "NFKD",
+        "Nmt",
+        "Precompiled",
+        "Prepend",
+        "Strip",
+        "StripAccents",
+    ]
+)
 _ADVICE = "use a model whose tokenizer is byte-level or SentencePiece-style"
 
 
@@ -77,15 +92,15 @@ def read_token_table(serialised: str) -> TokenTable:
 def text_encoder(tokenizer: tokenizers.Tokenizer) -> Callable[[str], Sequence[int]]:
     """Return a function from text to the ids that the tokenizer's model gives it in mid-text.
 
-    It shares the model (no copy), knows no added token, so that text that looks like one stays text, and adds no
-    leading space. Normalisation stays, so the ids need not spell the text: the caller compares.
+    It shares the model (no copy), knows no added token, so that text that looks like one stays text, adds no
+    leading space and normalises nothing. Where a model has no piece for a character, the ids do not spell the text.
     """
     from tokenizers import Tokenizer
     from tokenizers.models import BPE
 
     stages = {
-        "normalizer": _without_prefix(_state(tokenizer.normalizer)),
-        "pre_tokenizer": _without_prefix(_state(tokenizer.pre_tokenizer)),
+        "normalizer": _exact(_state(tokenizer.normalizer)),
+        "pre_tokenizer": _exact(_state(tokenizer.pre_tokenizer)),
     }
     empty = json.loads(Tokenizer(BPE()).to_str())
     parts = Tokenizer.from_str(json.dumps(empty | stages))
@@ -206,16 +221,23 @@ def _state(stage: Any) -> Stage | None:
     return parsed
 
 
-def _without_prefix(stage: Stage | None) -> Stage | None:
-    """Return a normaliser or pre-tokenizer that adds no space in front of the text."""
-    if stage is None or stage["type"] == "Prepend":
+def _exact(stage: Stage | None) -> Stage | None:
+    """Return a normaliser or pre-tokenizer that adds no space in front and changes no text.
+
+    Of the normalisers only those stay that put a text into the model's alphabet. The others (Unicode forms, case)
+    change nothing in a text that they have been applied to, and make any other text one that was not asked for.
+    """
+    if stage is None:
         return None
-    if stage["type"] == "Sequence":
+    kind = stage["type"]
+    if kind == "Sequence":
         name = "normalizers" if "normalizers" in stage else "pretokenizers"
-        parts = [part for part in map(_without_prefix, stage[name]) if part is not None]
+        parts = [part for part in map(_exact, stage[name]) if part is not None]
         return {"type": "Sequence", name: parts} if parts else None
-    if stage["type"] == "Metaspace":
-        return {**stage, "prepend_scheme": "never"}
-    if stage["type"] == "ByteLevel":
-        return {**stage, "add_prefix_space": False}
-    return stage
+    if kind in _NORMALISING or (kind == "Replace" and "String" not in stage["pattern"]):
+        return None
+    options: dict[str, dict[str, Any]] = {
+        "Metaspace": {"prepend_scheme": "never"},
+        "ByteLevel": {"add_prefix_space": False},
+    }
+    return {**stage, **options.get(kind, {})}

@@ -105,8 +105,8 @@ def _write(path: Path, key: str, table: TokenTable, trie: ByteTrie) -> None:
 def _read(path: Path, key: str) -> tuple[TokenTable, ByteTrie] | None:
     """Read the file, None if it is missing, damaged, or made for another key."""
     try:
-        # numpy checks a CRC of each array.
-        with np.load(path, allow_pickle=False) as file:
+        # numpy checks a CRC of each array; left to open the file itself, it leaks it where the file is damaged.
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         if str(arrays["key"]) != key:
             return None
