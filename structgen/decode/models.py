@@ -1,0 +1,195 @@
+"""Where models come from: the embedded default, a folder, a .gguf file, or the Hugging Face hub.
+
+Every way ends in the same value, a causal language model in evaluation mode and its tokenizer. Left out: choosing
+among models, and quantised weights (a .gguf file is expanded).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from structgen.decode.fetch import MODEL_NAME, fetch_default_model
+from structgen.decode.gguf import read_gguf
+from structgen.decode.quiet import quiet_transformers
+from structgen.decode.transformers_target import check_model
+from structgen.errors import OptionError
+
+_DTYPES = {
+    "float64": torch.float64,
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_HUB_TIMEOUT_S = 5.0
+_ACCEPTED = (
+    f"a model is: nothing (the embedded {MODEL_NAME}), a folder with config.json, weights and tokenizer, "
+    "a .gguf file, or a hub id such as 'Qwen/Qwen2.5-0.5B-Instruct'"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model that is ready to run.
+
+    Attributes:
+        model: a transformers causal language model, in evaluation mode, on its device.
+        tokenizer: its tokenizer.
+        name: what it was loaded by.
+    """
+
+    model: Any
+    tokenizer: Any
+    name: str
+
+
+def load_model(name: str | os.PathLike[str] | None = None, *, device: str = "auto", dtype: str = "auto") -> LoadedModel:
+    """Load a model and its tokenizer.
+
+    Args:
+        name: None or the default's name, a folder, a .gguf file, or a hub id.
+        device: "auto" is "cuda" if there is one, else "cpu"; or a device as torch writes it.
+        dtype: "auto" is float32 on the CPU (bfloat16 is slower there for more than one token), the checkpoint's own
+            dtype elsewhere; or "float32", "bfloat16", "float16", "float64".
+
+    Raises:
+        OptionError: nothing can be loaded by this name, or the device or dtype does not exist here.
+        StructgenError: the default model could not be fetched.
+    """
+    where = _device(device)
+    wanted = _dtype(dtype, where)
+    source = MODEL_NAME if name is None else os.fspath(name)
+    if source == MODEL_NAME:
+        loaded = _from_pretrained(str(fetch_default_model()), wanted, local_only=True)
+    else:
+        loaded = _by_name(source, wanted)
+    model, tokenizer = loaded
+    check_model(model)
+    return LoadedModel(_prepare(model, where), tokenizer, source)
+
+
+def wrap_model(model: Any, tokenizer: Any) -> LoadedModel:
+    """Take a model and tokenizer that the application loaded, as they are.
+
+    Raises:
+        OptionError: they are not what a target needs.
+    """
+    check_model(model)
+    if not callable(tokenizer):
+        raise OptionError(f"a transformers tokenizer is needed, not {type(tokenizer).__name__}")
+    if getattr(model, "training", False):
+        raise OptionError("the model is in training mode, where dropout changes the logits; call model.eval() first")
+    return LoadedModel(model, tokenizer, str(getattr(model.config, "_name_or_path", "") or type(model).__name__))
+
+
+def _by_name(source: str, dtype: torch.dtype | str) -> tuple[Any, Any]:
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return _from_folder(path, dtype)
+    if path.is_file():
+        if path.suffix.lower() == ".gguf":
+            return _from_gguf(path, dtype)
+        raise OptionError(f"{path} is a file, but not a .gguf file; {_ACCEPTED}")
+    looks_like_path = source.startswith((".", "~", "/")) or path.suffix.lower() == ".gguf" or "\\" in source
+    if looks_like_path or not _HUB_ID.fullmatch(source):
+        raise OptionError(f"there is no file or folder {source!r}; {_ACCEPTED}")
+    return _from_hub(source, dtype)
+
+
+def _from_folder(folder: Path, dtype: torch.dtype | str) -> tuple[Any, Any]:
+    if (folder / "config.json").is_file():
+        return _from_pretrained(str(folder), dtype, local_only=True)
+    files = sorted(folder.glob("*.gguf"))
+    if len(files) == 1:
+        return _from_gguf(files[0], dtype)
+    found = f"{len(files)} .gguf files (name one of them)" if files else "no config.json and no .gguf file"
+    raise OptionError(f"the folder {folder} has {found}; {_ACCEPTED}")
+
+
+def _from_gguf(path: Path, dtype: torch.dtype | str) -> tuple[Any, Any]:
+    return read_gguf(path, torch.bfloat16 if isinstance(dtype, str) else dtype)
+
+
+def _from_hub(source: str, dtype: torch.dtype | str) -> tuple[Any, Any]:
+    # transformers asks an unreachable hub for half a minute before it looks into its own cache.
+    reachable = _hub_is_reachable()
+    try:
+        return _from_pretrained(source, dtype, local_only=not reachable)
+    except OptionError as error:
+        if reachable:
+            raise
+        raise OptionError(
+            f"{source!r} is no file or folder here, is not in the hub's cache on this machine, and the Hugging Face "
+            f"hub cannot be reached; {_ACCEPTED}"
+        ) from error
+
+
+def _from_pretrained(source: str, dtype: torch.dtype | str, *, local_only: bool) -> tuple[Any, Any]:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    try:
+        with quiet_transformers():
+            tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=local_only, trust_remote_code=False)
+            model = AutoModelForCausalLM.from_pretrained(
+                source, dtype=dtype, local_files_only=local_only, trust_remote_code=False
+            )
+    except (OSError, ValueError, ImportError, KeyError) as error:
+        raise OptionError(f"transformers cannot load {source!r}: {_first_line(error)}; {_ACCEPTED}") from error
+    return model, tokenizer
+
+
+def _hub_is_reachable() -> bool:
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return False
+    request = urllib.request.Request(constants.ENDPOINT, method="HEAD")
+    try:
+        urllib.request.urlopen(request, timeout=_HUB_TIMEOUT_S).close()
+    except urllib.error.HTTPError:
+        return True  # it answered
+    except OSError:
+        return False
+    return True
+
+
+def _prepare(model: Any, device: torch.device) -> Any:
+    model.requires_grad_(False)  # noqa: FBT003 - torch's own signature
+    try:
+        return model.to(device).eval()
+    except (RuntimeError, torch.AcceleratorError) as error:
+        raise OptionError(f"the model does not fit on {device}: {_first_line(error)}") from error
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError) as error:
+        raise OptionError(f"device {name!r} is unknown; use 'auto', 'cpu', 'cuda' or 'cuda:1'") from error
+    if device.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (device.index or 0) >= count:
+            raise OptionError(f"device {name!r} does not exist: torch sees {count} CUDA devices; use device='auto'")
+    return device
+
+
+def _dtype(name: str, device: torch.device) -> torch.dtype | str:
+    if name == "auto":
+        return torch.float32 if device.type == "cpu" else "auto"
+    if name not in _DTYPES:
+        raise OptionError(f"dtype {name!r} is unknown; use 'auto' or one of {', '.join(_DTYPES)}")
+    return _DTYPES[name]
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -1,0 +1,88 @@
+"""From what the caller passes as a prompt to the token ids that the model reads.
+
+Nothing is added that the caller did not write, bar what the chat template adds: no hidden instruction, no schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from structgen.errors import OptionError
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A prompt that is sent as it is, without the chat template; only the tokenizer's own BOS rule applies.
+
+    Attributes:
+        text: the text; special tokens that are written out in it count as special tokens.
+    """
+
+    text: str
+
+
+Prompt: TypeAlias = "str | Raw | Sequence[Mapping[str, Any]]"
+
+
+def encode_prompt(tokenizer: Any, prompt: Prompt) -> list[int]:
+    """Return the token ids of a prompt.
+
+    A string is one user turn of the chat template, followed by the start of the answer; where the tokenizer has no
+    chat template (base models) the string is sent as `Raw` would be. A list of messages needs a chat template.
+
+    Raises:
+        OptionError: the prompt is empty, is none of the three forms, or does not suit the template.
+    """
+    if isinstance(prompt, Raw):
+        token_ids = _encode_raw(tokenizer, prompt.text)
+    elif isinstance(prompt, str):
+        if getattr(tokenizer, "chat_template", None):
+            token_ids = _encode_chat(tokenizer, [{"role": "user", "content": prompt}])
+        else:
+            token_ids = _encode_raw(tokenizer, prompt)
+    else:
+        token_ids = _encode_chat(tokenizer, _checked_messages(tokenizer, prompt))
+    if not token_ids:
+        raise OptionError("the prompt is empty: the model needs at least one token to start from")
+    return token_ids
+
+
+def _encode_raw(tokenizer: Any, text: str) -> list[int]:
+    if not isinstance(text, str):
+        raise OptionError(f"Raw takes a string, not {type(text).__name__}")
+    plain: list[int] = list(tokenizer(text, add_special_tokens=False)["input_ids"])
+    start = getattr(tokenizer, "bos_token", None)
+    if isinstance(start, str) and text.startswith(start):
+        return plain  # the tokenizer would write a second one
+    marked: list[int] = list(tokenizer(text, add_special_tokens=True)["input_ids"])
+    # Tokenizers of older families close every text as well, but an answer cannot follow an end.
+    num_before = next((n for n in range(len(marked)) if marked[n : n + len(plain)] == plain), 0)
+    return marked[:num_before] + plain
+
+
+def _encode_chat(tokenizer: Any, messages: list[dict[str, Any]]) -> list[int]:
+    try:
+        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    except Exception as error:  # a template is a program of its own and may fail in any way
+        raise OptionError(f"the chat template of this tokenizer refuses the messages: {error}") from error
+    # The template writes the start token itself where the model wants one.
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _checked_messages(tokenizer: Any, prompt: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    if not isinstance(prompt, Sequence) or isinstance(prompt, (bytes, bytearray)):
+        raise OptionError(
+            f"a prompt is a string, structgen.Raw or a list of chat messages, not {type(prompt).__name__}"
+        )
+    if not prompt:
+        raise OptionError("the list of chat messages is empty")
+    for index, message in enumerate(prompt):
+        if not isinstance(message, Mapping) or not {"role", "content"} <= set(message):
+            raise OptionError(f"chat message {index} must be a dict with 'role' and 'content', not {message!r}")
+    if not getattr(tokenizer, "chat_template", None):
+        raise OptionError(
+            "this tokenizer has no chat template, so it cannot read chat messages; pass text or structgen.Raw(text)"
+        )
+    return [dict(message) for message in prompt]
