@@ -7,6 +7,7 @@ not accepted. Options that belong to one call (seed, max_tokens, stop) are argum
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -64,7 +65,8 @@ class Sampling:
         top_k: keep this many tokens, exactly: equals at the border are kept by lower id.
         top_p: keep the fewest tokens whose probabilities add up to at least this.
         min_p: keep tokens with at least this share of the best token's probability.
-        repetition_penalty: logits of tokens already generated are divided by this if positive, else multiplied; 1 is off.
+        repetition_penalty: the logit of a token already generated is divided by this if positive, else multiplied; 1 is
+            off.
         presence_penalty: subtracted from the logit of each token already generated; 0 is off.
         frequency_penalty: subtracted once per time that the token was generated; 0 is off.
         penalty_scope: which tokens the three penalties touch and count. The prompt is never counted.
@@ -78,7 +80,7 @@ class Sampling:
     repetition_penalty: float = 1.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
-    penalty_scope: PenaltyScope | str = PenaltyScope.FREE_TEXT
+    penalty_scope: PenaltyScope = PenaltyScope.FREE_TEXT
     logit_bias: Mapping[int, float] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
@@ -198,7 +200,8 @@ def _check_number(
     maximum: float = math.inf,
 ) -> None:
     """Raise OptionError unless the value is a finite number within the bounds."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not abs(value) <= sys.float_info.max:  # also false for nan
         raise OptionError(f"{name} must be a finite number, not {value!r}")
     if not (minimum <= value <= maximum and value > above):
         bounds = [

@@ -93,14 +93,14 @@ def _apply_numba_(logits: torch.Tensor, mask: Mask) -> None:
     from structgen.kernels._numba.apply_mask import fill_illegal
 
     as_integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}[logits.dtype.itemsize]
-    minus_infinity = {
+    bit_patterns: dict[torch.dtype, np.signedinteger[Any]] = {
         torch.float16: np.int16(-0x0400),
         torch.bfloat16: np.int16(-0x0080),
         torch.float32: np.int32(-0x00800000),
         torch.float64: np.int64(-0x0010000000000000),
-    }[logits.dtype]
+    }
     words = mask if isinstance(mask, np.ndarray) else mask.cpu().numpy()
-    fill_illegal(logits.view(as_integers).numpy(), words, minus_infinity)
+    fill_illegal(logits.view(as_integers).numpy(), words, bit_patterns[logits.dtype])
 
 
 def _apply_triton_(logits: torch.Tensor, mask: torch.Tensor) -> None:

@@ -16,7 +16,7 @@ import hashlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numba
 from platformdirs import user_cache_path
@@ -42,7 +42,7 @@ def cache_directory() -> Path:
     return user_cache_path("structgen") / "numba" / source_digest()
 
 
-def array(dtype: Any, ndim: int = 1, layout: str = "C") -> Any:
+def array(dtype: Any, ndim: int = 1, layout: Literal["C", "A"] = "C") -> Any:
     """Return the signature type of an array that is only read: it takes writable and read-only arrays alike."""
     return numba.types.Array(dtype, ndim, layout, readonly=True)
 
@@ -56,7 +56,7 @@ def jit(*signatures: Any) -> Callable[[FunctionT], FunctionT]:
     """
 
     def decorate(function: FunctionT) -> FunctionT:
-        dispatcher = numba.njit(nogil=True)(function)
+        dispatcher: Any = numba.njit(nogil=True)(function)
         _enable_cache(dispatcher)
         for signature in signatures:
             dispatcher.compile(signature)
@@ -70,14 +70,15 @@ def jit(*signatures: Any) -> Callable[[FunctionT], FunctionT]:
 
 def _enable_cache(dispatcher: Any) -> None:
     """Switch caching on for one function, in our directory unless the host named one."""
+    config: Any = numba.config
     with _cache_dir_lock:
-        before = numba.config.CACHE_DIR
+        before = config.CACHE_DIR
         try:
             if not before:
-                numba.config.CACHE_DIR = str(cache_directory())
+                config.CACHE_DIR = str(cache_directory())
             dispatcher.enable_caching()
         except RuntimeError:
             # Numba found no directory that it can write: compile in every process. Slower, never wrong.
             return
         finally:
-            numba.config.CACHE_DIR = before
+            config.CACHE_DIR = before

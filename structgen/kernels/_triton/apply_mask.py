@@ -6,8 +6,8 @@ import triton
 import triton.language as tl
 
 
-@triton.jit
-def apply_mask_kernel(  # type: ignore[no-untyped-def]  # Triton reads the annotations itself
+@triton.jit  # type: ignore[untyped-decorator]
+def apply_mask_kernel(  # type: ignore[no-untyped-def]  # the pointers and strides have no Python type
     logits,
     mask,
     num_columns,

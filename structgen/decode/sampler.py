@@ -1,0 +1,212 @@
+"""From a row of logits and a mask to a token: bias, mask, penalties, temperature, truncation, draw.
+
+The draw is a Gumbel-max with the noise of (seed, position, token, stream), see structgen.kernels.gumbel; at temperature
+0 it is the largest logit, the lowest id of equals. Which tokens a truncation keeps is in structgen.decode.truncation.
+Left out: which tokens are legal (the parser state), and several positions at once.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+
+from structgen.config import PenaltyScope, Sampling
+from structgen.decode.truncation import truncated
+from structgen.errors import NoLegalTokenError, OptionError
+from structgen.kernels.apply_mask import apply_mask_
+from structgen.kernels.gumbel import NoiseKey, gumbel_argmax
+
+PackedMask: TypeAlias = "np.ndarray[Any, np.dtype[np.int32]]"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """Where a draw takes place.
+
+    Attributes:
+        mask: (ceil(vocabulary / 32),) legal tokens.
+        free_text_mask: same shape, tokens that stay inside free text; None where there is none.
+        position: position of the token in the sequence, prompt included, padding not.
+        stream: 0, or another number for another draw at the same place.
+        describe: gives the parser state in words, for messages.
+    """
+
+    mask: PackedMask
+    position: int
+    describe: Callable[[], str]
+    free_text_mask: PackedMask | None = None
+    stream: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """A drawn token, and what the mask cost.
+
+    Attributes:
+        token_id: the token.
+        legal_mass_lost: -log of the probability that the model's own softmax over the vocabulary gives to the legal
+            tokens, in nats, before any option: 0 if the mask took nothing.
+    """
+
+    token_id: int
+    legal_mass_lost: float
+
+
+@dataclass(frozen=True, slots=True)
+class LogMass:
+    """The logarithm of a sum of exponentials, as largest - log_best, which keeps small differences.
+
+    Attributes:
+        largest: the largest logit.
+        log_best: log of the share that it has of the sum.
+    """
+
+    largest: float
+    log_best: float
+
+    @classmethod
+    def of(cls, row: torch.Tensor) -> LogMass:
+        """Measure a row; log_softmax is twice as fast as logsumexp (28 and 57 us for 49,152 on one EPYC core)."""
+        largest, log_best = torch.stack([row.amax(), torch.log_softmax(row, 0).amax()]).tolist()
+        return cls(largest, log_best)
+
+    def minus(self, part: LogMass) -> float:
+        """Return how much larger this is than that of a part of the row; never negative, nan if a logit is nan."""
+        if self.largest == math.inf:
+            return math.inf
+        difference = (self.largest - part.largest) + (part.log_best - self.log_best)
+        return 0.0 if difference < 0.0 else difference
+
+
+def resolve_seed(seed: int | None) -> int:
+    """Return the seed, drawn afresh if None.
+
+    Raises:
+        OptionError: it is not an int in 0 .. 2**64 - 1.
+    """
+    if seed is None:
+        return secrets.randbits(63)
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 64:
+        raise OptionError(f"seed must be None or an int in 0 .. 2**64 - 1, not {seed!r}")
+    return seed
+
+
+class Sampler:
+    """Draws the tokens of one request; it counts what it is told was generated, for the penalties."""
+
+    def __init__(self, sampling: Sampling, *, seed: int, vocabulary_size: int) -> None:
+        """Prepare the options for a vocabulary.
+
+        Raises:
+            OptionError: the bias names a token that the vocabulary does not have.
+        """
+        self._sampling = sampling
+        self._seed = seed
+        self._vocabulary_size = vocabulary_size
+        self._counts: dict[int, int] = {}
+        self._bias = dict(sampling.logit_bias or {})
+        outside = [token_id for token_id in self._bias if token_id >= vocabulary_size]
+        if outside:
+            raise OptionError(f"logit_bias names token {outside[0]}, but the vocabulary ends at {vocabulary_size - 1}")
+
+    def draw(self, logits: torch.Tensor, step: Step) -> Draw:
+        """Draw the token of one step.
+
+        Args:
+            logits: (width,) floating point, left as they are; columns past the vocabulary are ignored.
+            step: where the draw takes place.
+
+        Raises:
+            NoLegalTokenError: no legal token has a probability.
+        """
+        row, legal_mass_lost = self.process(logits, step)
+        if self._sampling.temperature == 0.0:
+            return Draw(int(torch.argmax(row)), legal_mass_lost)
+        key = NoiseKey(self._seed, step.position, step.stream)
+        return Draw(gumbel_argmax(row, float(row.amax()), self._sampling.temperature, key), legal_mass_lost)
+
+    def process(self, logits: torch.Tensor, step: Step) -> tuple[torch.Tensor, float]:
+        """Return the row that is drawn from, and -log of the legal mass.
+
+        Returns:
+            (vocabulary,) float32 in which only the support of the draw is above -inf. The draw is from its softmax at
+            the temperature, which is not yet applied; the largest entry is finite.
+
+        Raises:
+            NoLegalTokenError: no legal token has a probability.
+        """
+        row = self._vocabulary_row(logits)
+        free = LogMass.of(row)
+        if self._bias:
+            unbiased = row.clone()
+            apply_mask_(unbiased, step.mask)
+            legal = LogMass.of(unbiased)
+            token_ids = torch.tensor(list(self._bias), device=row.device)
+            row[token_ids] += torch.tensor(list(self._bias.values()), dtype=row.dtype, device=row.device)
+            apply_mask_(row, step.mask)
+        else:
+            apply_mask_(row, step.mask)
+            legal = LogMass.of(row)
+        self._penalise_(row, step.free_text_mask)
+        largest = float(row.amax()) if self._bias or self._counts else legal.largest
+        if not math.isfinite(largest):
+            raise NoLegalTokenError(step.describe(), self._cause(step.mask, legal.largest, largest))
+        if self._sampling.temperature > 0.0:  # greedy: the best token is in every truncation
+            row = truncated(row, largest, self._sampling)
+        return row, free.minus(legal)
+
+    def count(self, token_id: int, free_text_mask: PackedMask | None) -> None:
+        """Count a generated token for the penalties, where they reach it.
+
+        Args:
+            token_id: the token.
+            free_text_mask: that of the step at which it was drawn.
+        """
+        if self._sampling.has_penalties and self._in_scope(token_id, free_text_mask):
+            self._counts[token_id] = self._counts.get(token_id, 0) + 1
+
+    def _vocabulary_row(self, logits: torch.Tensor) -> torch.Tensor:
+        """Return a float32 copy with exactly one column per id of the vocabulary."""
+        row = logits.detach()[: self._vocabulary_size].to(torch.float32, copy=True)
+        num_missing = self._vocabulary_size - row.shape[0]
+        if num_missing > 0:
+            # The tokenizer knows ids that the model has no logits for: their probability is zero.
+            row = torch.nn.functional.pad(row, (0, num_missing), value=-math.inf)
+        return row
+
+    def _in_scope(self, token_id: int, free_text_mask: PackedMask | None) -> bool:
+        """Say whether the penalties touch a token."""
+        if self._sampling.penalty_scope is PenaltyScope.EVERYWHERE:
+            return True
+        return free_text_mask is not None and bool(free_text_mask[token_id >> 5] >> (token_id & 31) & 1)
+
+    def _penalise_(self, row: torch.Tensor, free_text_mask: PackedMask | None) -> None:
+        """Apply the penalties, in place, to the tokens that were counted."""
+        counts = {token_id: n for token_id, n in self._counts.items() if self._in_scope(token_id, free_text_mask)}
+        if not counts:
+            return
+        token_ids = torch.tensor(list(counts), device=row.device)
+        values = row[token_ids]
+        factor = self._sampling.repetition_penalty
+        if factor != 1.0:
+            values = torch.where(values > 0, values / factor, values * factor)
+        num_times = torch.tensor(list(counts.values()), dtype=row.dtype, device=row.device)
+        row[token_ids] = values - self._sampling.presence_penalty - self._sampling.frequency_penalty * num_times
+
+    def _cause(self, mask: PackedMask, raw_largest: float, largest: float) -> str:
+        """Say why no legal token can be drawn."""
+        if not mask.any():
+            return "the mask allows no token at all"
+        if raw_largest == -math.inf:
+            return "the model gives every legal token probability zero (logits of -inf)"
+        if not math.isfinite(raw_largest):
+            return f"the model's logits are not numbers ({raw_largest}); check its weights and dtype"
+        if any(math.isinf(value) for value in self._bias.values()) and largest == -math.inf:
+            return "logit_bias bans every legal token that the model gives a probability; lift the ban on one of them"
+        return f"logit_bias or a penalty makes a logit {largest}; use smaller values"

@@ -1,0 +1,89 @@
+"""Counts and times of one request while it is decoded, and the Report that they become."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+
+from structgen.report import ReplayRecord, Report
+
+
+@dataclass(kw_only=True, slots=True)
+class Trace:
+    """What the loop counts; the names are explained in structgen.report.Report.
+
+    Attributes:
+        num_draws: draws so far, that of the stop token included.
+        started: time.perf_counter() at the start.
+        first_drawn: the same at the first draw, None before it.
+        last_drawn: the same at the latest draw.
+    """
+
+    num_prompt_tokens: int
+    num_tokens: int = 0
+    num_target_passes: int = 0
+    num_draws: int = 0
+    prefill_s: float = 0.0
+    verify_s: float = 0.0
+    mask_s: float = 0.0
+    sample_s: float = 0.0
+    total_s: float = 0.0
+    legal_mass_lost: float = 0.0
+    most_mass_lost: float = 0.0
+    truncated: bool = False
+    started: float = field(default_factory=time.perf_counter)
+    first_drawn: float | None = None
+    last_drawn: float = 0.0
+
+    def add_pass(self, seconds: float) -> None:
+        """Count a pass of the target; the first is the prefill."""
+        if self.num_target_passes == 0:
+            self.prefill_s += seconds
+        else:
+            self.verify_s += seconds
+        self.num_target_passes += 1
+
+    def add_draw(self, seconds: float, legal_mass_lost: float) -> None:
+        """Count a draw."""
+        self.last_drawn = time.perf_counter()
+        if self.first_drawn is None:
+            self.first_drawn = self.last_drawn
+        self.num_draws += 1
+        self.sample_s += seconds
+        self.legal_mass_lost += legal_mass_lost
+        self.most_mass_lost = max(self.most_mass_lost, legal_mass_lost)
+
+    def finish(self, num_tokens: int) -> None:
+        """Note the end."""
+        self.num_tokens = num_tokens
+        self.total_s = time.perf_counter() - self.started
+
+    def report(self, *, compile_cache: str, record: ReplayRecord) -> Report:
+        """Return the figures with what the loop does not know.
+
+        Args:
+            compile_cache: "hit" or "miss".
+            record: what the run depended on.
+        """
+        first_drawn = self.started if self.first_drawn is None else self.first_drawn
+        num_later = self.num_draws - 1
+        return Report(
+            law="masked target given the budget" if self.truncated else "masked target",
+            compile_cache=compile_cache,
+            num_prompt_tokens=self.num_prompt_tokens,
+            num_tokens=self.num_tokens,
+            num_target_passes=self.num_target_passes,
+            ttft_s=first_drawn - self.started,
+            tpot_s=(self.last_drawn - first_drawn) / num_later if num_later > 0 else 0.0,
+            total_s=self.total_s,
+            prefill_s=self.prefill_s,
+            verify_s=self.verify_s,
+            mask_s=self.mask_s,
+            sample_s=self.sample_s,
+            legal_mass_lost=self.legal_mass_lost,
+            min_legal_mass=math.exp(-self.most_mass_lost),
+            num_measured_steps=self.num_draws,
+            truncated=self.truncated,
+            record=record,
+        )
