@@ -1,0 +1,95 @@
+"""Terminals of a Lark grammar as byte automata and as IR."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+import numpy as np
+from lark.lexer import Pattern, PatternStr
+
+from structgen.errors import GrammarSyntaxError, LimitError
+from structgen.grammar import regex
+from structgen.grammar.dfa import Dfa, from_words, literal
+from structgen.grammar.encode import encode_utf8
+from structgen.grammar.ir import Lexeme, Literal
+from structgen.grammar.lark_grammar.first_match import first_match_language
+from structgen.grammar.lark_grammar.reader import Reading, locate
+
+_PROSE = tuple(b" aeimnorstAEIMNORST")
+
+
+def terminal_dfa(name: str, reading: Reading) -> Dfa:
+    """Return the words that Lark's dynamic lexer takes for a terminal, as UTF-8.
+
+    Raises:
+        GrammarSyntaxError: the pattern is not regular, matches nothing but the empty text, or is no text.
+        LimitError: the automaton is too large.
+    """
+    pattern = reading.terminals[name]
+    if isinstance(pattern, PatternStr) and not pattern.flags:
+        try:
+            return literal(pattern.value.encode())
+        except UnicodeEncodeError as error:
+            raise _refusal(name, reading, "a lone surrogate is no text; remove it") from error
+    try:
+        dfa = _pattern_dfa(pattern.to_regexp())
+    except GrammarSyntaxError as error:
+        raise _refusal(name, reading, str(error)) from error
+    except LimitError as error:
+        raise LimitError(f"terminal {_shown(name, pattern)}: {error}", error.limit, error.size) from error
+    if dfa.accepts_empty:
+        raise _refusal(name, reading, "it matches the empty text, which Lark's dynamic lexer refuses; use '+' for '*'")
+    return dfa
+
+
+def terminal_expr(dfa: Dfa, name: str) -> Literal | Lexeme:
+    """Return a terminal as IR: a literal where there is exactly one word."""
+    word = _only_word(dfa)
+    if word is not None:
+        return Literal(word)
+    return Lexeme(dfa, free_text=_is_free_text(dfa), name=name)
+
+
+def words_expr(words: Iterable[bytes]) -> Literal | Lexeme:
+    """Return a choice of literals as one lexeme."""
+    distinct = sorted(set(words))
+    if len(distinct) == 1:
+        return Literal(distinct[0])
+    return Lexeme(from_words(distinct), name=" | ".join(word.decode() for word in distinct[:8]))
+
+
+@lru_cache(maxsize=1024)
+def _pattern_dfa(pattern: str) -> Dfa:
+    encoded = encode_utf8(first_match_language(regex.parse(pattern, dialect="python")))
+    # Nothing counts the characters of a Lark terminal, and a DFA without counted steps is smaller.
+    return Dfa.build(encoded.delta, encoded.accepting)
+
+
+def _only_word(dfa: Dfa) -> bytes | None:
+    word = bytearray()
+    state = 0
+    while not dfa.accepting[state]:
+        targets = np.flatnonzero(dfa.delta[state] >= 0)
+        if len(targets) != 1:
+            return None
+        word.append(int(targets[0]))
+        state = int(dfa.delta[state, targets[0]])
+    return None if (dfa.delta[state] >= 0).any() else bytes(word)
+
+
+def _is_free_text(dfa: Dfa) -> bool:
+    """Tell whether prose can run on in the terminal: some state loops on letters and on spaces."""
+    return bool((dfa.delta[:, _PROSE] == np.arange(dfa.num_states)[:, None]).all(axis=1).any())
+
+
+def _shown(name: str, pattern: Pattern) -> str:
+    return str(pattern.raw or pattern.value) if name.startswith("__") else name
+
+
+def _refusal(name: str, reading: Reading, reason: str) -> GrammarSyntaxError:
+    pattern = reading.terminals[name]
+    line, column = locate(str(pattern.raw), reading.text) if pattern.raw else (None, None)
+    if line is None:
+        line, column = locate(name, reading.text)
+    return GrammarSyntaxError(f"terminal {_shown(name, pattern)}: {reason}", line, column)
