@@ -8,12 +8,13 @@ exists; no production is `A -> A`; each nonterminal is reachable and productive.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from itertools import product
 
 from structgen.errors import UnsatisfiableError
 from structgen.grammar import dfa as dfas
+from structgen.grammar.dfa import Dfa
 from structgen.grammar.ir import Choice, Expr, Grammar, Lexeme, Literal, Reference, Repeat, Sequence
 from structgen.grammar.terminal import Terminal, build_terminal
 
@@ -43,13 +44,20 @@ class Productions:
     nullable: bool
 
 
-def normalise(grammar: Grammar, *, allow_counters: bool = True) -> Productions:
+def normalise(
+    grammar: Grammar, *, restrict: Callable[[Dfa], Dfa] | None = None, allow_counters: bool = True
+) -> Productions:
     """Return the productions of a grammar.
+
+    Args:
+        grammar: what to convert.
+        restrict: cuts a lexeme's DFA down to what can be spelled.
+        allow_counters: False multiplies the length bounds of lexemes out.
 
     Raises:
         UnsatisfiableError: no text at all belongs to the grammar.
     """
-    builder = _Builder(grammar, allow_counters)
+    builder = _Builder(grammar, restrict, allow_counters)
     raw = builder.build()
     return trim(raw, frozenset())
 
@@ -128,7 +136,8 @@ def _inline_units(rules: list[list[Symbols]], start: int, repeats: Mapping[int, 
             end = target[end]
         target[symbol] = end
     for head, alternatives in enumerate(rules):
-        rules[head] = list(dict.fromkeys(tuple(target.get(s, s) for s in rhs) for rhs in alternatives))
+        renamed = dict.fromkeys(tuple(target.get(s, s) for s in rhs) for rhs in alternatives)
+        rules[head] = [rhs for rhs in renamed if rhs != (~head,)]
 
 
 def _renumbered(rules: list[list[Symbols]], old: Productions) -> Productions:
@@ -176,8 +185,14 @@ def check_productions(productions: Productions) -> None:
 class _Builder:
     """Lowers expressions to alternatives of non-empty symbol strings, with nullability beside them."""
 
-    def __init__(self, grammar: Grammar, allow_counters: bool) -> None:  # noqa: FBT001 - private
+    def __init__(
+        self,
+        grammar: Grammar,
+        restrict: Callable[[Dfa], Dfa] | None,
+        allow_counters: bool,  # noqa: FBT001 - private
+    ) -> None:
         self.grammar = grammar
+        self.restrict = restrict
         self.allow_counters = allow_counters
         self.terminals: list[Terminal] = []
         self.terminal_of_key: dict[object, int] = {}
@@ -235,6 +250,8 @@ class _Builder:
                 expr_lexeme = Lexeme(dfas.literal(expr.text), name=repr(expr.text.decode("utf-8", "replace")))
             else:
                 expr_lexeme = expr
+            if self.restrict is not None:
+                expr_lexeme = replace(expr_lexeme, dfa=self.restrict(expr_lexeme.dfa))
             terminal, nullable = build_terminal(expr_lexeme, allow_counter=self.allow_counters)
             index = None
             if terminal is not None:

@@ -1,0 +1,76 @@
+"""Which bytes a vocabulary can spell, and what that leaves of a lexeme.
+
+A byte is *plain* if some token is that byte alone. Tokens of plain bytes only add nothing to what can be
+spelled; *needed* tokens are those with a byte that is not plain. Where a grammar meets no needed token,
+cutting the bytes that occur in no token out of its lexemes makes everything that is left spellable, byte by
+byte. Else costs.py follows the needed tokens through the lexemes and across their borders.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from structgen.grammar.dfa import Dfa
+from structgen.vocabulary import Vocabulary
+
+
+class Spelling:
+    """The bytes and the needed tokens of one vocabulary."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        """Look at the trie once."""
+        trie = vocabulary.trie
+        self.trie = trie
+        holds_token = np.diff(trie.token_start) > 0
+        self.is_plain = np.zeros(256, np.bool_)
+        self.is_plain[trie.node_byte[(trie.depth == 1) & holds_token]] = True
+        occurring = np.zeros(256, np.bool_)
+        occurring[trie.node_byte[1:]] = True
+        self.is_rare = occurring & ~self.is_plain
+        self.occurring = occurring
+        self._holds_token = holds_token
+        self._restricted: dict[bytes, Dfa] = {}
+
+    def restrict(self, dfa: Dfa) -> Dfa:
+        """Return the DFA without the bytes that occur in no token (the same object if nothing changes)."""
+        known = self._restricted.get(dfa.digest)
+        if known is None:
+            lost = (dfa.delta >= 0) & ~self.occurring
+            known = dfa
+            if lost.any():
+                known = Dfa.build(np.where(lost, -1, dfa.delta), dfa.accepting, dfa.tick_bytes & ~lost)
+            self._restricted[dfa.digest] = known
+        return known
+
+    def meets_needed_tokens(self, dfa: Dfa) -> bool:
+        """Return whether some byte of the DFA is only found inside longer tokens."""
+        return bool(((dfa.delta >= 0).any(axis=0) & self.is_rare).any())
+
+    @cached_property
+    def needed_nodes(self) -> dict[int, dict[int, int]]:
+        """Return the trie of the needed tokens: node -> byte -> child, the root (0) included."""
+        trie = self.trie
+        rare_above = np.zeros(trie.num_nodes, np.bool_)
+        for level in range(1, trie.max_depth + 1):
+            nodes = np.flatnonzero(trie.depth == level)
+            rare_above[nodes] = rare_above[trie.parent[nodes]] | self.is_rare[trie.node_byte[nodes]]
+        children: dict[int, dict[int, int]] = {0: {}}
+        for end in np.flatnonzero(rare_above & self._holds_token).tolist():
+            node = end
+            while node != 0:
+                parent = int(trie.parent[node])
+                children.setdefault(node, {})
+                children.setdefault(parent, {})[int(trie.node_byte[node])] = node
+                node = parent
+        return children
+
+    def ends_needed_token(self, node: int) -> bool:
+        """Return whether a token ends at this trie node."""
+        return bool(self._holds_token[node])
+
+    def missing_bytes(self, dfa: Dfa) -> list[int]:
+        """Return the bytes of a DFA that occur in no token, ascending."""
+        used = (dfa.delta >= 0).any(axis=0)
+        return [int(byte) for byte in np.flatnonzero(used & ~self.occurring)]

@@ -1,0 +1,242 @@
+"""The token automaton: a grammar times a vocabulary, lazily made, shared by every request and thread.
+
+A state is a number: the configuration of the parser. Rows are keyed by the saturated configuration
+(counters far from their bounds count as one), and equal rows are one array. Leaves out how it is built
+(compile.py) and the walk over it (parser_state.py).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import numpy as np
+
+from structgen.errors import TokenRejectedError
+from structgen.grammar.costs import FinishingCosts
+from structgen.grammar.parser import DEAD, Parser
+from structgen.grammar.rows import Row, RowBuilder
+from structgen.grammar.scan import VocabularyScans
+from structgen.grammar.spelling import Spelling
+from structgen.kernels.trie_walk import Ints
+from structgen.vocabulary import Vocabulary
+
+_MAX_ROWS = 4096
+_MAX_CUT_ROWS = 64
+_MAX_EDGES = 1 << 20
+_MAX_FORCED_BYTES = 4096
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AutomatonStats:
+    """How large an automaton has become.
+
+    Attributes:
+        states: configurations met.
+        rows: mask rows worked out.
+        distinct_rows: rows that differ.
+        terminals: lexemes of the grammar.
+        memory_bytes: rows and byte tables.
+        compile_seconds: time until the first state was there.
+    """
+
+    states: int
+    rows: int
+    distinct_rows: int
+    terminals: int
+    memory_bytes: int
+    compile_seconds: float
+
+
+class TokenAutomaton:
+    """Which tokens may follow, for every text of a grammar; thread-safe."""
+
+    def __init__(
+        self, parser: Parser, scans: VocabularyScans, spelling: Spelling, *, digest: str, compile_seconds: float
+    ) -> None:
+        """Start with the start state only.
+
+        Raises:
+            VocabularyError: the vocabulary cannot spell any text of the grammar.
+        """
+        self.vocabulary: Vocabulary = scans.vocabulary
+        self.digest = digest
+        self._parser = parser
+        self._scans = scans
+        self._spelling = spelling
+        self._lock = threading.RLock()
+        self._costs: FinishingCosts | None = None
+        crosses = any(spelling.meets_needed_tokens(terminal.dfa) for terminal in parser.terminals)
+        if crosses:
+            self._costs = FinishingCosts(parser, scans, spelling)
+        self._builder = RowBuilder(parser, scans, self._costs)
+        self._compile_seconds = compile_seconds
+        self._stop_ids = tuple(i for i in self.vocabulary.stop_ids if i < self.vocabulary.size)
+        self._rows: OrderedDict[int, Row] = OrderedDict()
+        self._distinct: dict[bytes, Ints] = {}
+        self._masks: dict[int, Ints] = {}
+        self._worst: dict[int, int] = {}
+        self._cut_rows: OrderedDict[tuple[int, int], Ints] = OrderedDict()
+        self._free_text: dict[int, Ints | None] = {}
+        self._edges: dict[tuple[int, int], int] = {}
+        self._end_mask = self._scans.new_row()
+        self._end_mask.setflags(write=False)
+
+    @property
+    def start_configuration(self) -> int:
+        """The state before any text."""
+        return self._parser.start
+
+    @property
+    def stats(self) -> AutomatonStats:
+        """How large the automaton is by now."""
+        with self._lock:
+            row_bytes = len(self._distinct) * self._scans.num_words * 4
+            return AutomatonStats(
+                states=len(self._parser.configurations),
+                rows=len(self._rows),
+                distinct_rows=len(self._distinct),
+                terminals=len(self._parser.terminals),
+                memory_bytes=row_bytes + self._builder.num_table_rows * 1024,
+                compile_seconds=self._compile_seconds,
+            )
+
+    def is_accepting(self, configuration: int) -> bool:
+        """Return whether the text may end here."""
+        return self._parser.configurations[configuration][1]
+
+    def describe(self, configuration: int) -> str:
+        """Return a short text for messages."""
+        with self._lock:
+            return self._parser.describe(configuration)
+
+    # ------------------------------------------------------------------ masks
+
+    def mask(self, configuration: int) -> Ints:
+        """Return the mask of a configuration: (ceil(V / 32),) int32, read-only, bit 1 = legal, stop ids where it may end."""
+        known = self._masks.get(configuration)
+        if known is None:
+            with self._lock:
+                saturated = self._parser.saturated(configuration)
+                known = self._finished_mask(saturated, self._row(saturated).mask)
+                if len(self._masks) >= 16 * _MAX_ROWS:
+                    self._masks.clear()
+                self._masks[configuration] = known
+        return known
+
+    def mask_within(self, configuration: int, budget: int) -> Ints:
+        """Return the mask of the tokens after which budget - 1 more tokens are enough to end.
+
+        It is the mask itself unless the budget is near the finishing cost. Stop ids stay legal where the text may end.
+        """
+        with self._lock:
+            saturated = self._parser.saturated(configuration)
+            worst = self._worst.get(saturated)
+            if worst is None:
+                worst = self._worst[saturated] = self._builder.worst_cost(self._row(saturated), self.costs)
+            if budget > worst:
+                return self.mask(configuration)
+            key = (saturated, budget)
+            cut = self._cut_rows.get(key)
+            if cut is None:
+                row = self._builder.build(saturated, self.costs, budget - 1)
+                cut = self._cut_rows[key] = self._finished_mask(saturated, row.mask)
+                if len(self._cut_rows) > _MAX_CUT_ROWS:
+                    self._cut_rows.popitem(last=False)
+            return cut
+
+    def free_text_mask(self, configuration: int) -> Ints | None:
+        """Return the mask of the tokens that stay inside a free-text lexeme, None if none is live."""
+        with self._lock:
+            saturated = self._parser.saturated(configuration)
+            if saturated not in self._free_text:
+                mask = self._builder.free_text(saturated)
+                self._free_text[saturated] = None if mask is None else self._shared(mask)
+            return self._free_text[saturated]
+
+    @property
+    def end_mask(self) -> Ints:
+        """The mask after the end: nothing is legal."""
+        return self._end_mask
+
+    @property
+    def costs(self) -> FinishingCosts:
+        """The finishing costs, worked out when first asked for."""
+        with self._lock:
+            if self._costs is None:
+                self._costs = FinishingCosts(self._parser, self._scans, self._spelling)
+            return self._costs
+
+    def finishing_cost(self, configuration: int) -> int:
+        """Return d(s): this many tokens (stop token not counted) are enough to end from here."""
+        with self._lock:
+            return self.costs.of_configuration(configuration)
+
+    def _row(self, saturated: int) -> Row:
+        known = self._rows.get(saturated)
+        if known is None:
+            known = self._rows[saturated] = self._builder.build(saturated)
+            if len(self._rows) > _MAX_ROWS:
+                self._rows.popitem(last=False)
+        return known
+
+    def _finished_mask(self, saturated: int, mask: Ints) -> Ints:
+        if self._parser.configurations[saturated][1] and self._stop_ids:
+            mask = mask.copy()
+            for stop in self._stop_ids:
+                mask[stop >> 5] |= np.uint32(1 << (stop & 31)).astype(np.int32)
+        return self._shared(mask)
+
+    def _shared(self, mask: Ints) -> Ints:
+        if len(self._distinct) > 2 * _MAX_ROWS:
+            self._distinct.clear()
+        mask = self._distinct.setdefault(mask.tobytes(), mask)
+        mask.setflags(write=False)
+        return mask
+
+    # ------------------------------------------------------------------ steps
+
+    def next_configuration(self, configuration: int, token_id: int) -> int:
+        """Return the state after a token that is not a stop id.
+
+        Raises:
+            TokenRejectedError: the token is illegal here.
+        """
+        known = self._edges.get((configuration, token_id))
+        if known is not None:
+            return known
+        data = self.vocabulary.token_bytes(token_id) if 0 <= token_id < self.vocabulary.size else b""
+        with self._lock:
+            after = configuration if data else DEAD
+            for byte in data:
+                after = self._builder.next_configuration(after, byte)
+                if after == DEAD:
+                    break
+            if after == DEAD or not self._can_end(after):
+                raise TokenRejectedError(token_id, self._rejection(configuration, token_id, data))
+            if len(self._edges) >= _MAX_EDGES:
+                self._edges.clear()
+            self._edges[configuration, token_id] = after
+        return after
+
+    def _can_end(self, configuration: int) -> bool:
+        checked = self._builder.spelling_costs
+        return checked is None or self._builder.is_within(configuration, checked)
+
+    def _rejection(self, configuration: int, token_id: int, data: bytes) -> str:
+        what = repr(data) if data else "a special or unknown token, which never is text"
+        return f"token {token_id} ({what}) is not legal in state {self._parser.describe(configuration)}"
+
+    def forced_bytes(self, configuration: int) -> bytes:
+        """Return the bytes that every continuation starts with (at most 4,096 of them)."""
+        forced = bytearray()
+        with self._lock:
+            while len(forced) < _MAX_FORCED_BYTES and not self._parser.configurations[configuration][1]:
+                row = self._builder.byte_row(configuration)
+                (choices,) = np.nonzero(row >= 0)
+                if len(choices) != 1:
+                    break
+                forced.append(int(choices[0]))
+                configuration = int(row[choices[0]])
+        return bytes(forced)

@@ -1,0 +1,117 @@
+"""Masks, finishing costs and states of the token automaton, against the plainest search there is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle import masks
+from oracle.strategies import grammars, vocabularies
+from structgen.config import Limits
+from structgen.errors import LimitError, TokenRejectedError, UnsatisfiableError, VocabularyError
+from structgen.grammar.compile import build_automaton
+from structgen.grammar.ir import Grammar
+from structgen.grammar.parser_state import ParserState
+from structgen.grammar.scan import VocabularyScans
+from structgen.grammar.spelling import Spelling
+from structgen.vocabulary import Vocabulary
+
+
+def automaton_of(grammar: Grammar, vocabulary: Vocabulary):
+    return build_automaton(
+        grammar, VocabularyScans(vocabulary), Spelling(vocabulary), limits=Limits(), digest="test"
+    )
+
+
+def tokens_of(mask: np.ndarray, vocabulary: Vocabulary) -> set[int]:
+    return {i for i in range(vocabulary.size) if int(mask[i >> 5]) >> (i & 31) & 1}
+
+
+@given(grammars(), vocabularies(), st.data())
+def test_mask_equals_backward_search_at_every_state(grammar, vocabulary, data):
+    """A token is legal iff some sequence of tokens after it reaches an accepting end."""
+    (stop,) = vocabulary.stop_ids
+    expected = masks.legal_tokens(grammar, vocabulary, b"")
+    try:
+        state = ParserState(automaton_of(grammar, vocabulary))
+    except (UnsatisfiableError, VocabularyError):
+        assert not expected
+        assert not masks.may_end(grammar, b"")
+        return
+    text = b""
+    for _ in range(6):
+        legal = tokens_of(state.mask(), vocabulary)
+        expected = masks.legal_tokens(grammar, vocabulary, text)
+        ends = masks.may_end(grammar, text)
+
+        assert legal == expected | ({stop} if ends else set()), text
+        assert state.is_accepting == ends
+        for token in set(range(vocabulary.size)) - legal:
+            with pytest.raises(TokenRejectedError):
+                state.advance(token)
+        if not expected:
+            assert ends
+            break
+        token = data.draw(st.sampled_from(sorted(expected)))
+        state.advance(token)
+        text += vocabulary.token_bytes(token)
+        assert state.text_bytes == text
+
+
+@given(grammars(), vocabularies(), st.data())
+def test_finishing_cost_is_inductive(grammar, vocabulary, data):
+    """Unless the text may end, some legal token lowers the finishing cost; no budget at or over it fails."""
+    try:
+        state = ParserState(automaton_of(grammar, vocabulary))
+    except (UnsatisfiableError, VocabularyError):
+        return
+    budget = state.tokens_to_end_bound + data.draw(st.integers(0, 4))
+    stop = set(vocabulary.stop_ids)
+    while True:
+        cost = state.tokens_to_end_bound
+        assert cost <= budget
+        assert (cost == 0) == state.is_accepting
+        legal = tokens_of(state.mask(), vocabulary) - stop
+        after = {}
+        for token in legal:
+            state.advance(token)
+            after[token] = state.tokens_to_end_bound
+            state.rollback(1)
+        if not state.is_accepting:
+            assert min(after.values()) <= cost - 1
+        within = tokens_of(state.mask_within(budget), vocabulary) - stop
+        assert within == {token for token in legal if after[token] <= budget - 1}
+        if not within or budget == 0:
+            assert state.is_accepting
+            break
+        # The hardest choice for the budget: the legal token that leads farthest from an end.
+        token = max(within, key=lambda one: (after[one], one))
+        state.advance(token)
+        budget -= 1
+
+
+@given(grammars(), vocabularies(), st.data())
+def test_rollback_restores_and_states_do_not_disturb_each_other(grammar, vocabulary, data):
+    """advance then rollback restores the mask bit for bit; two states over one automaton are independent."""
+    try:
+        automaton = automaton_of(grammar, vocabulary)
+    except (UnsatisfiableError, VocabularyError):
+        return
+    state, other = ParserState(automaton), ParserState(automaton)
+    for _ in range(4):
+        before = state.mask().copy()
+        legal = sorted(tokens_of(before, vocabulary))
+        if not legal:
+            break
+        token = data.draw(st.sampled_from(legal))
+        state.advance(token)
+        state.rollback(1)
+
+        assert np.array_equal(state.mask(), before)
+
+        fork = state.fork()
+        state.advance(token)
+
+        assert np.array_equal(fork.mask(), before)
+        assert np.array_equal(other.mask(), ParserState(automaton).mask())

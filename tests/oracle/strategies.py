@@ -1,0 +1,68 @@
+"""Random small grammars and vocabularies, for properties of the core."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from hypothesis import strategies as st
+from structgen.grammar import chardfa, dfa, encode
+from structgen.grammar.charset import CharSet
+from structgen.grammar.ir import Choice, Expr, Grammar, Lexeme, Literal, Reference, Repeat, Sequence
+from structgen.vocabulary import Vocabulary
+
+ALPHABET = "abé"
+
+
+@cache
+def class_star(letters: str) -> dfa.Dfa:
+    """Return the DFA of any number of the letters, each of which counts one."""
+    one = chardfa.CharDfa.from_charset(CharSet.from_text(letters))
+    return encode.encode_utf8(one.star())
+
+
+texts = st.text(ALPHABET, max_size=3).map(lambda text: text.encode())
+
+
+@st.composite
+def lexemes(draw: st.DrawFn) -> Lexeme:
+    """Draw a lexeme: a few words, or a class with bounds on its length."""
+    if draw(st.booleans()):
+        words = draw(st.lists(texts, min_size=1, max_size=3))
+        return Lexeme(dfa.from_words(words))
+    low = draw(st.integers(0, 3))
+    high = draw(st.none() | st.integers(low, 5))
+    return Lexeme(class_star(draw(st.sampled_from(["a", "ab", "é", "abé"]))), low, high)
+
+
+def exprs(names: list[str]) -> st.SearchStrategy[Expr]:
+    """Return expressions that may refer to the rules of these names."""
+    leaves: st.SearchStrategy[Expr] = st.one_of(
+        texts.map(Literal), lexemes(), st.sampled_from(names).map(Reference)
+    )
+
+    def extend(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
+        parts = st.lists(inner, min_size=0, max_size=3).map(tuple)
+        bounds = st.integers(0, 3).flatmap(lambda low: st.tuples(st.just(low), st.none() | st.integers(low, 4)))
+        repeats = st.builds(
+            lambda item, bound, separator: Repeat(item, *bound, separator), inner, bounds, st.none() | inner
+        )
+        return st.one_of(parts.map(Sequence), parts.map(Choice), repeats)
+
+    return st.recursive(leaves, extend, max_leaves=5)
+
+
+@st.composite
+def grammars(draw: st.DrawFn) -> Grammar:
+    """Draw a grammar of up to three rules: left, right and hidden recursion, empty rules and ambiguity all occur."""
+    names = ["s", "t", "u"][: draw(st.integers(1, 3))]
+    return Grammar({name: draw(exprs(names)) for name in names}, "s")
+
+
+@st.composite
+def vocabularies(draw: st.DrawFn) -> Vocabulary:
+    """Draw a vocabulary: bytes may be missing, code points may exist only inside longer tokens, duplicates, empty tokens."""
+    pieces = [b"a", b"b", "é".encode(), b"\xc3", b"\xa9", b"c"]
+    token = st.lists(st.sampled_from(pieces), max_size=3).map(b"".join)
+    tokens = draw(st.lists(token, min_size=1, max_size=7))
+    singles = draw(st.lists(st.sampled_from(pieces), max_size=4))
+    return Vocabulary.from_bytes([*tokens, *singles, b"<stop>"], stop_ids=[len(tokens) + len(singles)])
