@@ -70,10 +70,20 @@ class Dfa:
             raise ValueError(f"delta {full.shape}, accepting {final.shape} and tick_bytes {ticks.shape} do not fit")
         # One column per distinct byte behaviour: a few dozen instead of 256, so that every later pass is short.
         first, byte_class = column_classes(full, ticks)
-        table, states, distance = trim(full[:, first], final, start)
-        class_ticks = ticks[np.ix_(states, first)] & (table >= 0)
-        table, chosen = quotient(table, final[states], class_ticks, distance)
-        return _freeze(table, final[states][chosen], class_ticks[chosen], byte_class)
+        return cls.build_over_classes(full[:, first], final, ticks[:, first], byte_class, start)
+
+    @classmethod
+    def build_over_classes(
+        cls, table: IntArray, accepting: BoolArray, class_ticks: BoolArray, byte_class: IntArray, start: int = 0
+    ) -> Dfa:
+        """Do as `build`, for (num_states, num_classes) arrays and the class of each of the 256 bytes.
+
+        Classes are numbered in the order of their first byte, as `column_classes` does.
+        """
+        table, states, distance = trim(table, accepting, start)
+        class_ticks = class_ticks[states] & (table >= 0)
+        table, chosen = quotient(table, accepting[states], class_ticks, distance)
+        return _freeze(table, accepting[states][chosen], class_ticks[chosen], byte_class)
 
     @property
     def num_states(self) -> int:
@@ -104,14 +114,16 @@ class Dfa:
 
 
 def _freeze(table: IntArray, accepting: BoolArray, class_ticks: BoolArray, byte_class: IntArray) -> Dfa:
-    """Spread the classes over the 256 bytes; the table is canonical already."""
-    delta = np.ascontiguousarray(table[:, byte_class])
-    ticks = np.ascontiguousarray(class_ticks[:, byte_class])
-    # Classes may have become equal by trimming, so the digest goes over the classes of the result.
-    first, classes = column_classes(delta, ticks)
-    form = sha256(len(delta).to_bytes(4, "little"))
-    for part in (classes, delta[:, first], accepting, ticks[:, first]):
-        form.update(np.ascontiguousarray(part).tobytes())
+    """Spread the classes over the 256 bytes; states are minimal and numbered already."""
+    # Classes may have become equal by trimming; the digest goes over those of the result.
+    first, merged = column_classes(table, class_ticks)
+    byte_class = merged[byte_class]
+    table, class_ticks = np.ascontiguousarray(table[:, first]), np.ascontiguousarray(class_ticks[:, first])
+    form = sha256(len(table).to_bytes(4, "little"))
+    for part in (byte_class, table, accepting, class_ticks):
+        form.update(part.tobytes())
+    delta = np.take(table, byte_class, axis=1)
+    ticks = np.take(class_ticks, byte_class, axis=1)
     for array in (delta, accepting, ticks):
         array.flags.writeable = False
     return Dfa(delta, accepting, ticks, form.digest())
@@ -135,11 +147,17 @@ def empty() -> Dfa:
 def from_words(words: Iterable[bytes]) -> Dfa:
     """Return the DFA of a finite set of words, without counted steps."""
     rows, accepting, root = word_graph(words)
-    delta = np.full((len(rows), 256), DEAD, np.int32)
+    alphabet = sorted({byte for row in rows for byte, _ in row})
+    used = np.full((1, 256), DEAD, np.int32)
+    used[0, alphabet] = alphabet
+    first, byte_class = column_classes(used)
+    table = np.full((len(rows), len(first)), DEAD, np.int32)
+    column: list[int] = byte_class.tolist()
     for state, row in enumerate(rows):
         for byte, target in row:
-            delta[state, byte] = target
-    return Dfa.build(delta, accepting, start=root)
+            table[state, column[byte]] = target
+    final = np.array(accepting, dtype=np.bool_)
+    return Dfa.build_over_classes(table, final, np.zeros(table.shape, np.bool_), byte_class, root)
 
 
 def word_graph(words: Iterable[Sequence[int]]) -> tuple[list[tuple[tuple[int, int], ...]], list[bool], int]:
@@ -196,7 +214,7 @@ def union(first: Dfa, second: Dfa) -> Dfa:
     table, a, b = product(left.table, right.table, needs_first=False, needs_second=False)
     ticks = _agreed_ticks([(left, a), (right, b)])
     accepting = (first.accepting[a] & (a >= 0)) | (second.accepting[b] & (b >= 0))
-    return Dfa.build(table[:, byte_class], accepting, ticks[:, byte_class])
+    return Dfa.build_over_classes(table, accepting, ticks, byte_class)
 
 
 def intersection(first: Dfa, second: Dfa) -> Dfa:
@@ -204,7 +222,7 @@ def intersection(first: Dfa, second: Dfa) -> Dfa:
     left, right, byte_class = _shared_classes(first, second)
     table, a, b = product(left.table, right.table, needs_first=True, needs_second=True)
     accepting = first.accepting[a] & second.accepting[b]
-    return Dfa.build(table[:, byte_class], accepting, left.ticks[a][:, byte_class])
+    return Dfa.build_over_classes(table, accepting, left.ticks[a], byte_class)
 
 
 def difference(first: Dfa, second: Dfa) -> Dfa:
@@ -212,7 +230,7 @@ def difference(first: Dfa, second: Dfa) -> Dfa:
     left, right, byte_class = _shared_classes(first, second)
     table, a, b = product(left.table, right.table, needs_first=True, needs_second=False)
     accepting = first.accepting[a] & ~(second.accepting[b] & (b >= 0))
-    return Dfa.build(table[:, byte_class], accepting, left.ticks[a][:, byte_class])
+    return Dfa.build_over_classes(table, accepting, left.ticks[a], byte_class)
 
 
 def concatenation(first: Dfa, second: Dfa) -> Dfa:
@@ -232,8 +250,8 @@ def concatenation(first: Dfa, second: Dfa) -> Dfa:
         members[row, : len(states)] = states
     ticks = _agreed_ticks([(both, column) for column in members.T])
     final = np.concatenate([np.zeros(offset, np.bool_), second.accepting])
-    accepting = [bool(final[list(states)].any()) for states in sets]
-    return Dfa.build(table[:, byte_class], accepting, ticks[:, byte_class])
+    accepting = np.array([final[list(states)].any() for states in sets], dtype=np.bool_)
+    return Dfa.build_over_classes(table, accepting, ticks, byte_class)
 
 
 class _Classes(NamedTuple):

@@ -108,55 +108,88 @@ def quotient(table: IntArray, accepting: BoolArray, labels: BoolArray, distance:
     Returns:
         the canonical table, and for each of its states one state of the argument.
     """
-    block = _refine(table, _initial_blocks(table, accepting, labels, distance))
-    _, chosen = np.unique(block, return_index=True)
-    merged = np.append(_dense(block), np.int32(DEAD))[table[chosen]]
-    rows: list[list[int]] = merged.tolist()
-    start = int(_dense(block)[0])
-    order, position = [start], [DEAD] * len(rows)
-    position[start] = 0
+    block = _blocks(table, accepting, labels, distance)
+    _, chosen, place = np.unique(block, return_index=True, return_inverse=True)
+    dense = np.append(place, DEAD).astype(np.int32)
+    merged = dense[table[chosen]]
+    offsets, _, targets = _successors(merged)
+    order, position = [int(dense[0])], [DEAD] * len(merged)
+    position[order[0]] = 0
     for state in order:
-        for target in rows[state]:
-            if target >= 0 and position[target] < 0:
+        for target in targets[offsets[state] : offsets[state + 1]]:
+            if position[target] < 0:
                 position[target] = len(order)
                 order.append(target)
     renumber = np.array([*position, DEAD], dtype=np.int32)
     return renumber[merged[order]], chosen[order].astype(np.int32)
 
 
-def _dense(block: IntArray) -> IntArray:
-    return np.unique(block, return_inverse=True)[1].astype(np.int32).reshape(-1)
+def _blocks(table: IntArray, accepting: BoolArray, labels: BoolArray, distance: IntArray) -> IntArray:
+    """Return the name of each state's class of equivalent states."""
+    num_states = len(table)
+    seen: dict[bytes, int] = {}
+    facts = _rows(np.concatenate([np.packbits(labels, axis=1), accepting[:, None].view(np.uint8)], axis=1))
+    fact = np.array([seen.setdefault(row, len(seen)) for row in facts], dtype=np.int32)
+    # What a state is itself is one column more of its row. DEAD (-1) indexes the last name, which stays DEAD.
+    wide = np.concatenate([table, num_states + fact[:, None]], axis=1)
+    own = DEAD - 1 - np.arange(len(seen), dtype=np.int32)
+    names = np.concatenate([np.full(num_states, DEAD, np.int32), own, np.array([DEAD], dtype=np.int32)])
+    _, sources, targets = _successors(table)
+    before = _predecessors(sources, targets, num_states)
+    sizes = _merge_acyclic(wide, names, before, np.bincount(sources, minlength=num_states).tolist())
+    rest = np.flatnonzero(names[:num_states] == DEAD)
+    first: dict[tuple[int, int, bytes], int] = {}
+    live = _rows(np.packbits(table[rest] >= 0, axis=1))
+    for key in zip(rest.tolist(), distance[rest].tolist(), fact[rest].tolist(), live, strict=True):
+        name = first.setdefault(key[1:], len(sizes))
+        if name == len(sizes):
+            sizes.append(0)
+        sizes[name] += 1
+        names[key[0]] = name
+    _refine(wide, names, sizes, before, rest.tolist())
+    return names[:num_states]
 
 
-def _initial_blocks(table: IntArray, accepting: BoolArray, labels: BoolArray, distance: IntArray) -> IntArray:
-    facts = np.concatenate([np.packbits(table >= 0, axis=1), np.packbits(labels, axis=1), accepting[:, None]], axis=1)
-    seen: dict[tuple[int, bytes], int] = {}
-    keys = zip(distance.tolist(), _rows(np.ascontiguousarray(facts)), strict=True)
-    return np.array([seen.setdefault(key, len(seen)) for key in keys], dtype=np.int32)
+def _merge_acyclic(wide: IntArray, names: IntArray, before: list[list[int]], waiting: list[int]) -> list[int]:
+    """Name, in place, the states that reach no cycle; return how many states bear each name.
+
+    Bottom-up a state is named after all its successors, so equal rows are equivalence and one pass is enough.
+    """
+    known: dict[bytes, int] = {}
+    sizes: list[int] = []
+    level = [state for state, steps in enumerate(waiting) if not steps]
+    while level:
+        for state, row in zip(level, _rows(names[wide[level]]), strict=True):
+            name = known.setdefault(row, len(known))
+            if name == len(sizes):
+                sizes.append(0)
+            sizes[name] += 1
+            names[state] = name
+        above = []
+        for state in level:
+            for source in before[state]:
+                waiting[source] -= 1
+                if not waiting[source]:
+                    above.append(source)
+        level = above
+    return sizes
 
 
-def _refine(table: IntArray, block: IntArray) -> IntArray:
-    """Split blocks until all states of a block step into the same blocks.
+def _refine(wide: IntArray, names: IntArray, sizes: list[int], before: list[list[int]], suspects: list[int]) -> None:
+    """Split blocks, in place, until all states of a block step into the same blocks.
 
     Only states with a renamed successor are looked at again, and the largest part of a split block keeps its
     name. A state is then renamed at most log2(num_states) times, so the whole is O(steps * log(states)).
     """
-    num_states = len(block)
-    _, sources, targets = _successors(table)
-    before = _predecessors(sources, targets, num_states)
-    names = np.append(block, np.int32(DEAD))  # the last entry stands for DEAD, which indexes it
-    sizes: list[int] = np.bincount(block).tolist()
-    suspects = list(range(num_states))
     while suspects:
         parts: dict[int, dict[bytes, list[int]]] = {}
-        rows = _rows(names[table[suspects]])
+        rows = _rows(names[wide[suspects]])
         for state, name, row in zip(suspects, names[suspects].tolist(), rows, strict=True):
             parts.setdefault(name, {}).setdefault(row, []).append(state)
         renamed: list[int] = []
         for name, by_row in parts.items():
             renamed += _split(names, sizes, name, list(by_row.values()))
         suspects = sorted({source for state in renamed for source in before[state]})
-    return names[:-1]
 
 
 def _split(names: IntArray, sizes: list[int], name: int, groups: list[list[int]]) -> list[int]:
@@ -169,7 +202,7 @@ def _split(names: IntArray, sizes: list[int], name: int, groups: list[list[int]]
     if others < len(largest):
         if others:
             suspects = {state for group in groups for state in group}
-            members: list[int] = np.flatnonzero(names[:-1] == name).tolist()
+            members: list[int] = np.flatnonzero(names == name).tolist()
             groups = [*groups, [state for state in members if state not in suspects]]
         groups = [group for group in groups if group is not largest]
     renamed: list[int] = []
