@@ -1,0 +1,41 @@
+"""JSON Schema -> ir.Grammar, exactly; what cannot be exact is refused by keyword and JSON pointer.
+
+A schema is normalised into unions of typed shapes (`shapes`) that are closed under intersection, and under
+complement wherever that is exact; sibling keywords, references and combinations are ordinary operations on
+them (`solver`), and `emit` writes the result as rules. What is outside: documents with remote references,
+and every keyword that `keywords.KEYWORDS` calls refused.
+"""
+
+from __future__ import annotations
+
+from structgen.grammar import ir
+from structgen.grammar.json_schema.document import Document, JsonValue, SchemaSource, parse_schema, schema_text
+from structgen.grammar.json_schema.emit import Emitter, PropertyOrder
+from structgen.grammar.json_schema.layout import Style
+from structgen.grammar.json_schema.prune import prune
+from structgen.grammar.json_schema.solver import Solver
+
+__all__ = ["JsonValue", "PropertyOrder", "SchemaSource", "Style", "lower_schema", "schema_text"]
+
+
+def lower_schema(
+    schema: SchemaSource,
+    *,
+    whitespace: Style = "spaced",
+    property_order: PropertyOrder = "declared",
+    closed: bool = False,
+) -> ir.Grammar:
+    """Return the grammar of the JSON texts that a schema admits.
+
+    Args:
+        schema: the schema as data, or as JSON text.
+        whitespace: the style that the texts are written in (see `layout`).
+        property_order: whether declared keys come in declared or in any order.
+        closed: whether an object with `properties` and without `additionalProperties` has no other keys.
+
+    Raises:
+        UnsupportedSchemaError: a keyword that cannot be honoured exactly.
+        UnsatisfiableError: no value fits.
+    """
+    emitter = Emitter(Solver(Document(parse_schema(schema)), closed=closed), property_order)
+    return prune(emitter.grammar(whitespace), emitter.empty_at)

@@ -1,0 +1,247 @@
+"""Keywords that look at one type -> values: numbers, strings, arrays, objects.
+
+Each function reads the keywords of one family from one subschema and returns the values that they admit,
+other types included; None where no keyword of the family is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from structgen.errors import GrammarSyntaxError
+from structgen.grammar import regex
+from structgen.grammar.chardfa import CharDfa
+from structgen.grammar.json_schema import formats, strings
+from structgen.grammar.json_schema.arrays import ArrayShape
+from structgen.grammar.json_schema.document import JsonValue, Reader, child
+from structgen.grammar.json_schema.numbers import Bound, Digits, NumberShape
+from structgen.grammar.json_schema.objects import ObjectShape, Region
+from structgen.grammar.json_schema.shapes import ANY, Values, beside, exact_fraction, of_types
+from structgen.grammar.json_schema.strings import StringShape
+from structgen.grammar.json_schema.terms import ANYTHING, NOTHING, InexactError, Terms, both
+
+DIGITS = "x-structgen-digits"
+"""Most digits that a number is written with: [integer part, fraction, both]. Our own, for Decimal and float."""
+MAX_DIGITS = 40
+TYPE_NAMES = ("null", "boolean", "integer", "number", "string", "array", "object")
+
+
+class Context(NamedTuple):
+    """What a family needs to know of the rest of the document.
+
+    Attributes:
+        terms: the conjunction for the subschema at a pointer.
+        values: the values of a conjunction.
+        closed: whether an object with properties and without additionalProperties is closed.
+    """
+
+    terms: Callable[[str], Terms]
+    values: Callable[[Terms], Values]
+    closed: bool
+
+
+def read_type(reader: Reader) -> Values | None:
+    """Return the values of the named types."""
+    if "type" not in reader:
+        return None
+    named = reader.schema["type"]
+    names = named if isinstance(named, list) else [named]
+    for name in names:
+        if name not in TYPE_NAMES:
+            raise reader.refuse("type", f"must name JSON types, not {name!r}")
+    return of_types([str(name) for name in names])
+
+
+def read_numbers(reader: Reader) -> Values | None:
+    """Return what the numeric keywords admit."""
+    shape = NumberShape()
+    found = False
+    for keyword, inclusive in (("minimum", True), ("exclusiveMinimum", False)):
+        value = reader.number(keyword)
+        if value is not None:
+            found = True
+            shape = _narrow(shape, NumberShape(low=Bound(exact_fraction(value), inclusive)))
+    for keyword, inclusive in (("maximum", True), ("exclusiveMaximum", False)):
+        value = reader.number(keyword)
+        if value is not None:
+            found = True
+            shape = _narrow(shape, NumberShape(high=Bound(exact_fraction(value), inclusive)))
+    divisor = reader.number("multipleOf")
+    if divisor is not None:
+        found = True
+        if divisor <= 0:
+            raise reader.refuse("multipleOf", "must be greater than 0")
+        shape = _narrow(shape, NumberShape(multiple=exact_fraction(divisor)))
+    if DIGITS in reader:
+        found = True
+        shape = _narrow(shape, NumberShape(digits=_digits(reader)))
+    if not found:
+        return None
+    return beside(Values(numbers=() if shape.is_empty else (shape,)), "number")
+
+
+def _narrow(shape: NumberShape, other: NumberShape) -> NumberShape:
+    # An empty interval is kept as two equal open ends, so that the emptiness shows in `is_empty`.
+    empty = Bound(Fraction(0), inclusive=False)
+    return shape.intersect(other) or NumberShape(low=empty, high=empty)
+
+
+def _digits(reader: Reader) -> Digits:
+    limits = reader.items(DIGITS)
+    if len(limits) != 3 or not all(isinstance(limit, int) and 0 <= limit <= MAX_DIGITS for limit in limits):
+        raise reader.refuse(DIGITS, f"must be three integers from 0 to {MAX_DIGITS}")
+    whole, fraction, total = (int(str(limit)) for limit in limits)
+    return Digits(whole, fraction, total)
+
+
+def read_strings(reader: Reader) -> Values | None:
+    """Return what the string keywords admit."""
+    low, high = reader.count("minLength"), reader.count("maxLength")
+    pattern, name = reader.text("pattern"), reader.text("format")
+    if low is None and high is None and pattern is None and name is None:
+        return None
+    shape: StringShape | None = StringShape(low=low or 0, high=high)
+    if pattern is not None and shape is not None:
+        shape = shape.intersect(StringShape(pattern_language(reader, "pattern", pattern)))
+    if name is not None and shape is not None:
+        shape = shape.intersect(_format(reader, name))
+    kept = () if shape is None or (shape.is_empty and shape.exact) else (shape,)
+    return beside(Values(strings=kept), "string")
+
+
+def pattern_language(reader: Reader, keyword: str, pattern: str) -> CharDfa:
+    """Return the texts in which an ECMA-262 pattern is found."""
+    try:
+        return regex.to_chardfa(regex.parse(pattern, "ecma"), mode="search")
+    except GrammarSyntaxError as error:
+        raise reader.refuse(keyword, f"{pattern!r} cannot be read as a regular pattern: {error}") from error
+
+
+def _format(reader: Reader, name: str) -> StringShape:
+    language = formats.format_language(name)
+    if language is None:
+        known = ", ".join(formats.FORMATS)
+        raise reader.refuse("format", f"{name!r} is not one of the formats asserted here ({known}); use pattern")
+    return StringShape(language, exact=formats.is_exact(name), plain=formats.is_plain(name))
+
+
+def read_arrays(reader: Reader, context: Context) -> Values | None:
+    """Return what the array keywords admit."""
+    keywords = ("items", "prefixItems", "minItems", "maxItems", "contains", "minContains", "uniqueItems")
+    if not any(keyword in reader for keyword in keywords):
+        return None
+    if isinstance(reader.schema.get("items"), list):
+        raise reader.refuse("items", "is the array form of old drafts; write prefixItems, and items for the rest")
+    positions = range(len(reader.items("prefixItems")))
+    shape = ArrayShape(
+        prefix=tuple(context.terms(child(reader.pointer, "prefixItems", i)) for i in positions),
+        rest=context.terms(child(reader.pointer, "items")) if "items" in reader else ANYTHING,
+        low=reader.count("minItems") or 0,
+        high=reader.count("maxItems"),
+        contains=_contains(reader, context),
+        unique=_flag(reader, "uniqueItems"),
+    )
+    # Intersecting with every array cuts the counts at an item that nothing satisfies.
+    closed = ArrayShape().intersect(shape)
+    return beside(Values(arrays=() if closed is None else (closed,)), "array")
+
+
+def _contains(reader: Reader, context: Context) -> tuple[Terms, int] | None:
+    count = reader.count("minContains", 1)
+    if "contains" not in reader or not count:
+        return None
+    return context.terms(child(reader.pointer, "contains")), count
+
+
+def _flag(reader: Reader, keyword: str) -> bool:
+    value = reader.schema.get(keyword, False)
+    if not isinstance(value, bool):
+        raise reader.refuse(keyword, "must be true or false")
+    return value
+
+
+def read_objects(reader: Reader, context: Context) -> Values | None:
+    """Return what the object keywords admit, without the dependent ones."""
+    keywords = ("properties", "required", "additionalProperties", "patternProperties", "propertyNames")
+    if not any(keyword in reader for keyword in (*keywords, "minProperties", "maxProperties")):
+        return None
+    place = child(reader.pointer, "patternProperties")
+    patterns = [
+        (pattern_language(reader, "patternProperties", pattern), context.terms(child(place, pattern)))
+        for pattern in reader.mapping("patternProperties")
+    ]
+    declared = {name: context.terms(child(reader.pointer, "properties", name)) for name in reader.mapping("properties")}
+    for name in declared:
+        for keys, value in patterns:
+            if keys.matches(name):
+                declared[name] = both(declared[name], value)
+    base = ObjectShape(
+        properties=tuple(declared.items()),
+        regions=_regions(patterns, _additional(reader, context)),
+        low=reader.count("minProperties") or 0,
+        high=reader.count("maxProperties"),
+    )
+    shape: ObjectShape | None = base
+    if "propertyNames" in reader:
+        shape = base.intersect(_named(reader, context))
+    shape = shape.requiring(reader.names("required")) if shape is not None else None
+    return beside(Values(objects=() if shape is None or shape.is_empty else (shape,)), "object")
+
+
+def _additional(reader: Reader, context: Context) -> Terms:
+    if "additionalProperties" in reader:
+        return context.terms(child(reader.pointer, "additionalProperties"))
+    return NOTHING if context.closed and "properties" in reader else ANYTHING
+
+
+def _regions(patterns: list[tuple[CharDfa, Terms]], additional: Terms) -> tuple[Region, ...]:
+    """Split all keys by the patterns; what none matches is additional."""
+    found: list[Region] = []
+    rest = CharDfa.any_text()
+    for keys, value in patterns:
+        split: list[Region] = []
+        for region in found:
+            inside = Region(keys, value).intersect(region)
+            outside = (region.keys or CharDfa.any_text()).difference(keys)
+            split += [] if inside is None else [inside]
+            split += [] if outside.is_empty else [Region(outside, region.value)]
+        fresh = keys.intersection(rest)
+        rest = rest.difference(keys)
+        found = split + ([] if fresh.is_empty or value == NOTHING else [Region(fresh, value)])
+    if not patterns:
+        return () if additional == NOTHING else (Region(None, additional),)
+    return tuple(found) + (() if rest.is_empty or additional == NOTHING else (Region(rest, additional),))
+
+
+def _named(reader: Reader, context: Context) -> ObjectShape:
+    """Return the objects whose keys the schema of propertyNames admits."""
+    found = context.values(context.terms(child(reader.pointer, "propertyNames"))).strings
+    if all(shape.words is not None for shape in found):
+        words = sorted({word for shape in found for word in shape.words or ()})
+        return ObjectShape(properties=tuple((word, ANYTHING) for word in words), regions=())
+    try:
+        keys = strings.language(found)
+    except InexactError as error:
+        raise reader.refuse(error.keyword, error.reason) from None
+    return ObjectShape(regions=(Region(keys, ANYTHING),) if keys is None or not keys.is_empty else ())
+
+
+def everything(parts: list[Values | None]) -> Values:
+    """Return the values that each part admits."""
+    found = ANY
+    for part in parts:
+        if part is not None:
+            found = found.intersect(part)
+    return found
+
+
+def scalars(values: Sequence[JsonValue]) -> Values:
+    """Return the strings, booleans and null of a list as one set."""
+    words = frozenset(value for value in values if isinstance(value, str))
+    return Values(
+        nulls=None in values,
+        booleans=frozenset(value for value in values if isinstance(value, bool)),
+        strings=(StringShape(words=words),) if words else (),
+    )

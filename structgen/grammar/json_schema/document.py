@@ -1,0 +1,205 @@
+"""A JSON Schema document: JSON pointers, `$ref` targets, and typed reading of keyword values.
+
+Left out: remote documents, `$dynamicRef`, and references to a `$anchor` or through a nested `$id`; these
+are refused by name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from urllib.parse import quote, unquote
+
+from structgen.errors import GrammarSyntaxError, UnsupportedSchemaError
+
+JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
+Schema = bool | dict[str, JsonValue]
+SchemaSource = Mapping[str, JsonValue] | bool | str
+"""A schema as data, or as JSON text."""
+
+_DIALECTS = (
+    "json-schema.org/draft/2020-12/schema",
+    "json-schema.org/draft/2019-09/schema",
+    "json-schema.org/draft-07/schema",
+    "json-schema.org/draft-06/schema",
+)
+
+
+def schema_text(source: SchemaSource) -> str:
+    """Return a schema as JSON text with its keys in their order.
+
+    Raises:
+        GrammarSyntaxError: the text is no JSON, or the data is nothing that JSON can say.
+        UnsupportedSchemaError: it is JSON, but no schema.
+    """
+    return json.dumps(parse_schema(source), ensure_ascii=False)
+
+
+def parse_schema(source: SchemaSource) -> Schema:
+    """Return the schema as plain JSON data, read from a text or copied from a mapping.
+
+    Raises:
+        GrammarSyntaxError: the text is no JSON, or the data is nothing that JSON can say.
+        UnsupportedSchemaError: it is JSON, but no schema.
+    """
+    try:
+        data = dict(source) if isinstance(source, Mapping) else source
+        text = data if isinstance(data, str) else json.dumps(data)
+        parsed = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise GrammarSyntaxError(f"the schema is not JSON: {error.msg}", error.lineno, error.colno) from None
+    except (TypeError, ValueError) as error:
+        raise GrammarSyntaxError(f"the schema holds what JSON cannot say: {error}") from None
+    if not isinstance(parsed, bool | dict):
+        raise UnsupportedSchemaError("#", "schema", f"must be an object or a boolean, not {type(parsed).__name__}")
+    return parsed
+
+
+class Document:
+    """One schema document, addressed by JSON pointers in URI fragment form (``#/properties/a``)."""
+
+    def __init__(self, root: Schema) -> None:
+        """Check the dialect."""
+        self.root = root
+        self.identifier = ""
+        if isinstance(root, dict):
+            dialect = root.get("$schema", "https://" + _DIALECTS[0])
+            if str(dialect).rstrip("#").split("://")[-1] not in _DIALECTS:
+                raise UnsupportedSchemaError("#", "$schema", f"names a dialect that is not read here: {dialect!r}")
+            self.identifier = str(root.get("$id", ""))
+
+    def schema(self, pointer: str) -> Schema:
+        """Return the subschema at a pointer."""
+        found = self.value(pointer)
+        if not isinstance(found, bool | dict):
+            parent, _, keyword = pointer.rpartition("/")
+            raise UnsupportedSchemaError(parent or "#", unescape(keyword), "must hold a schema: an object or a boolean")
+        return found
+
+    def value(self, pointer: str) -> JsonValue:
+        """Return whatever stands at a pointer.
+
+        Raises:
+            UnsupportedSchemaError: there is nothing.
+        """
+        at: JsonValue = self.root
+        for part in pointer.split("/")[1:]:
+            key = unescape(part)
+            if isinstance(at, dict) and key in at:
+                at = at[key]
+            elif isinstance(at, list) and key.isdecimal() and int(key) < len(at):
+                at = at[int(key)]
+            else:
+                raise UnsupportedSchemaError(pointer, "$ref", "points to nothing in this document")
+        return at
+
+    def resolve(self, pointer: str, reference: JsonValue) -> str:
+        """Return the pointer that a `$ref` at a pointer means."""
+        if not isinstance(reference, str):
+            raise UnsupportedSchemaError(pointer, "$ref", "must be a string")
+        base, _, fragment = reference.partition("#")
+        if base and base != self.identifier.rstrip("#"):
+            raise UnsupportedSchemaError(
+                pointer, "$ref", f"points out of the document ({reference!r}); move the target into $defs"
+            )
+        if fragment and not fragment.startswith("/"):
+            raise UnsupportedSchemaError(
+                pointer, "$ref", f"names an anchor ({reference!r}); write a JSON pointer such as '#/$defs/name'"
+            )
+        target = "#" + "".join("/" + escape(unescape(part)) for part in fragment.split("/")[1:])
+        self.value(target)
+        self._refuse_nested_identifiers(pointer, target)
+        return target
+
+    def _refuse_nested_identifiers(self, *pointers: str) -> None:
+        """A nested `$id` changes what references inside it mean."""
+        for pointer in pointers:
+            parts = pointer.split("/")
+            for length in range(2, len(parts) + 1):
+                at = self.value("/".join(parts[:length]))
+                if isinstance(at, dict) and isinstance(at.get("$id"), str) and parts[length - 2] != "properties":
+                    raise UnsupportedSchemaError(
+                        "/".join(parts[:length]), "$id", "below the root changes what $ref means; remove it"
+                    )
+
+
+def escape(key: str) -> str:
+    """Return a key as one part of a JSON pointer in URI fragment form."""
+    return quote(key.replace("~", "~0").replace("/", "~1"), safe="~!$&'()*+,;=:@-._")
+
+
+def unescape(part: str) -> str:
+    """Return the key that one part of a JSON pointer stands for."""
+    return unquote(part).replace("~1", "/").replace("~0", "~")
+
+
+def child(pointer: str, *keys: str | int) -> str:
+    """Return the pointer of something inside what a pointer names."""
+    return pointer + "".join("/" + escape(str(key)) for key in keys)
+
+
+class Reader:
+    """Typed access to the keywords of one subschema; a value of the wrong kind is an error with the pointer."""
+
+    def __init__(self, schema: Mapping[str, JsonValue], pointer: str) -> None:
+        """Keep where the subschema stands, for messages."""
+        self.schema = schema
+        self.pointer = pointer
+
+    def __contains__(self, keyword: str) -> bool:
+        """Tell whether the keyword is there."""
+        return keyword in self.schema
+
+    def refuse(self, keyword: str, reason: str) -> UnsupportedSchemaError:
+        """Return the error that refuses a keyword here."""
+        return UnsupportedSchemaError(self.pointer, keyword, reason)
+
+    def count(self, keyword: str, default: int | None = None) -> int | None:
+        """Return a non-negative integer."""
+        value = self.schema.get(keyword)
+        if value is None and keyword not in self.schema:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 0:
+            raise self.refuse(keyword, "must be a non-negative integer")
+        return int(value)
+
+    def number(self, keyword: str) -> int | float | None:
+        """Return a number, None where the keyword is missing."""
+        value = self.schema.get(keyword)
+        if keyword not in self.schema:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or value - value != 0:
+            raise self.refuse(keyword, "must be a finite number")
+        return value
+
+    def text(self, keyword: str) -> str | None:
+        """Return a string, None where the keyword is missing."""
+        value = self.schema.get(keyword)
+        if keyword not in self.schema:
+            return None
+        if not isinstance(value, str):
+            raise self.refuse(keyword, "must be a string")
+        return value
+
+    def mapping(self, keyword: str) -> dict[str, JsonValue]:
+        """Return an object, empty where the keyword is missing."""
+        value = self.schema.get(keyword, {})
+        if not isinstance(value, dict):
+            raise self.refuse(keyword, "must be an object")
+        return value
+
+    def items(self, keyword: str) -> list[JsonValue]:
+        """Return an array, empty where the keyword is missing."""
+        value = self.schema.get(keyword, [])
+        if not isinstance(value, list):
+            raise self.refuse(keyword, "must be an array")
+        return value
+
+    def names(self, keyword: str) -> tuple[str, ...]:
+        """Return an array of strings, each once, empty where the keyword is missing."""
+        found: dict[str, None] = {}
+        for value in self.items(keyword):
+            if not isinstance(value, str):
+                raise self.refuse(keyword, "must be an array of strings")
+            found[value] = None
+        return tuple(found)

@@ -1,0 +1,27 @@
+"""What the emitters of arrays and objects need from the emitter of values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from structgen.grammar import ir
+from structgen.grammar.json_schema.layout import Layout
+from structgen.grammar.json_schema.terms import Terms
+
+
+class Rules(Protocol):
+    """The growing set of rules of one grammar."""
+
+    @property
+    def any_order(self) -> bool:
+        """Tell whether the properties of an object may come in any order."""
+
+    def value(self, terms: Terms, layout: Layout, /) -> ir.Expr:
+        """Return the expression for the values of a conjunction."""
+
+    def rule(self, body: Callable[[], ir.Expr], /) -> ir.Reference:
+        """Return a reference to a new rule, whose body is made later."""
+
+    def finite_values(self, terms: Terms, /) -> tuple[bytes, ...] | None:
+        """Return the spellings of all values of a conjunction; None where they are not few scalars."""

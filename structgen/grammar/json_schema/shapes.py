@@ -1,0 +1,197 @@
+"""The normal form of a schema: a union of typed shapes, closed under intersection and union.
+
+`Values` is a set of JSON values. The types are disjoint, so each operation works type by type. What the
+items and properties of a shape are stays a conjunction of terms, resolved when it is needed (`solver`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Protocol, Self, TypeVar
+
+from structgen.errors import LimitError
+from structgen.grammar.json_schema import numbers, strings
+from structgen.grammar.json_schema.arrays import ArrayShape
+from structgen.grammar.json_schema.document import JsonValue, child
+from structgen.grammar.json_schema.numbers import NumberShape
+from structgen.grammar.json_schema.objects import ObjectShape
+from structgen.grammar.json_schema.strings import StringShape
+from structgen.grammar.json_schema.terms import NOTHING, InexactError, constant
+
+MAX_SHAPES = 2000
+TYPES = ("null", "boolean", "number", "string", "array", "object")
+
+
+class Shape(Protocol):
+    """What the shapes of the four infinite types have in common."""
+
+    def intersect(self, other: Self, /) -> Self | None:
+        """Return the values in both, None if there is none."""
+
+    def complement(self) -> tuple[Self, ...]:
+        """Return shapes whose union is every other value of the type."""
+
+
+S = TypeVar("S", bound=Shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """A set of JSON values: for each type a union of shapes."""
+
+    nulls: bool = False
+    booleans: frozenset[bool] = frozenset()
+    numbers: tuple[NumberShape, ...] = ()
+    strings: tuple[StringShape, ...] = ()
+    arrays: tuple[ArrayShape, ...] = ()
+    objects: tuple[ObjectShape, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether there is no shape at all."""
+        return not any(getattr(self, field.name) for field in fields(self))
+
+    def intersect(self, other: Values) -> Values:
+        """Return the values in both."""
+        return Values(
+            nulls=self.nulls and other.nulls,
+            booleans=self.booleans & other.booleans,
+            numbers=_intersections(self.numbers, other.numbers),
+            strings=strings.merge(_intersections(self.strings, other.strings)),
+            arrays=_intersections(self.arrays, other.arrays),
+            objects=_intersections(self.objects, other.objects),
+        )
+
+    def union(self, other: Values) -> Values:
+        """Return the values in either."""
+        return Values(
+            nulls=self.nulls or other.nulls,
+            booleans=self.booleans | other.booleans,
+            numbers=_union(self.numbers, other.numbers, NumberShape()),
+            strings=strings.merge((*self.strings, *other.strings)),
+            arrays=_union(self.arrays, other.arrays, ArrayShape()),
+            objects=_union(self.objects, other.objects, ObjectShape()),
+        )
+
+    def complement(self) -> Values:
+        """Return every other value.
+
+        Raises:
+            InexactError: there is no such union of shapes.
+        """
+        if not all(shape.is_exact for shape in self.strings):
+            raise InexactError("format", "cannot be negated: the formats read here are narrower than the standard's")
+        if not all(shape.is_exact for shape in self.numbers):
+            raise InexactError("digits", "cannot be negated")
+        return Values(
+            nulls=not self.nulls,
+            booleans=frozenset({False, True}) - self.booleans,
+            numbers=_complement(self.numbers, NumberShape()),
+            strings=strings.merge(_complement(self.strings, StringShape())),
+            arrays=_complement(self.arrays, ArrayShape()),
+            objects=_complement(self.objects, ObjectShape()),
+        )
+
+
+ANY = Values(
+    nulls=True,
+    booleans=frozenset({False, True}),
+    numbers=(NumberShape(),),
+    strings=(StringShape(),),
+    arrays=(ArrayShape(),),
+    objects=(ObjectShape(),),
+)
+NONE = Values()
+
+
+def of_types(names: Iterable[str]) -> Values:
+    """Return every value of the named types ("integer" included)."""
+    kinds = set(names)
+    return Values(
+        nulls="null" in kinds,
+        booleans=frozenset({False, True}) if "boolean" in kinds else frozenset(),
+        numbers=(NumberShape(),) if "number" in kinds else (NumberShape(kind="integer"),) if "integer" in kinds else (),
+        strings=(StringShape(),) if "string" in kinds else (),
+        arrays=(ArrayShape(),) if "array" in kinds else (),
+        objects=(ObjectShape(),) if "object" in kinds else (),
+    )
+
+
+def beside(part: Values, *types: str) -> Values:
+    """Return what a keyword that looks at some types alone says: the part, and all values of other types."""
+    return part.union(of_types(set(TYPES) - set(types)))
+
+
+def equal_to(text: str, pointer: str) -> Values:
+    """Return the set of the one value that a JSON text holds.
+
+    Raises:
+        InexactError: a number or string in it cannot be written.
+    """
+    value: JsonValue = json.loads(text)
+    match value:
+        case None:
+            return Values(nulls=True)
+        case bool():
+            return Values(booleans=frozenset({value}))
+        case int() | float():
+            return Values(numbers=(numbers.point(exact_fraction(value)),))
+        case str():
+            strings.spell(value)
+            return Values(strings=(StringShape(words=frozenset({value})),))
+        case list():
+            items = tuple(constant(item, child(pointer, i)) for i, item in enumerate(value))
+            return Values(arrays=(ArrayShape(items, NOTHING, len(items), len(items)),))
+        case dict():
+            properties = tuple((name, constant(item, child(pointer, name))) for name, item in value.items())
+            return Values(objects=(ObjectShape(properties, frozenset(value), regions=()),))
+
+
+def exact_fraction(value: int | float) -> Fraction:
+    """Return the decimal number that the shortest spelling of a JSON number means."""
+    if value - value != 0:
+        raise InexactError("const", f"holds a number that is too large for JSON readers: {value!r}")
+    return Fraction(repr(value))
+
+
+def _intersections(first: tuple[S, ...], second: tuple[S, ...]) -> tuple[S, ...]:
+    found: dict[S, None] = {}
+    for one in first:
+        for two in second:
+            shape = one if one == two else one.intersect(two)
+            if shape is not None:
+                found[shape] = None
+                _limit(len(found))
+    return tuple(found)
+
+
+def _union(first: tuple[S, ...], second: tuple[S, ...], universal: S) -> tuple[S, ...]:
+    found = dict.fromkeys((*first, *second))
+    return (universal,) if universal in found else tuple(found)
+
+
+def _complement(shapes: tuple[S, ...], universal: S) -> tuple[S, ...]:
+    found: tuple[S, ...] = (universal,)
+    for shape in shapes:
+        found = _intersections(found, shape.complement())
+    return found
+
+
+def _limit(size: int) -> None:
+    if size > MAX_SHAPES:
+        raise LimitError("the schema combines into too many cases; simplify its allOf/anyOf/not", "shapes", size)
+
+
+def union_of(parts: Iterable[Values]) -> Values:
+    """Return the values in any part."""
+    found = NONE
+    for part in parts:
+        found = found.union(part)
+    return found
+
+
+Resolve = Callable[[str], Values]
+"""The values of the subschema at a pointer."""

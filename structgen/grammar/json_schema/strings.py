@@ -1,0 +1,177 @@
+"""String shapes: a language of decoded texts with length bounds; closed under intersection and complement.
+
+Length bounds stay numbers, ticks of one lexeme. Spelling rules: members of a finite set given by enum or
+const have one spelling, that of json.dumps(ensure_ascii=False); formats are spelled without escapes, so that
+their punctuation is forced; all other strings may be spelled with any escapes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from structgen.grammar import dfa as dfas
+from structgen.grammar import encode, ir, lexemes
+from structgen.grammar.chardfa import CharDfa
+from structgen.grammar.dfa import Dfa
+from structgen.grammar.json_schema.terms import InexactError
+
+_MAX_PRODUCT_STATES = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class StringShape:
+    """A set of decoded strings.
+
+    Attributes:
+        language: DFA over code points, None for every string.
+        words: the members, where they were listed; then language is None and there are no bounds.
+        low: least number of code points.
+        high: greatest number of code points, None for no bound.
+        exact: False where the language is narrower than the keyword says (some formats), so that
+            neither its complement nor its emptiness means anything.
+        plain: True where a format is in it whose texts are spelled without escapes.
+    """
+
+    language: CharDfa | None = None
+    words: frozenset[str] | None = None
+    low: int = 0
+    high: int | None = None
+    exact: bool = True
+    plain: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether no string is in the set."""
+        if self.words is not None:
+            return not self.words
+        if self.high is not None and self.low > self.high:
+            return True
+        return self.language is not None and _is_empty(self.language, self.low, self.high)
+
+    @property
+    def is_exact(self) -> bool:
+        """Tell whether the shape can be complemented."""
+        return self.exact
+
+    def contains(self, text: str) -> bool:
+        """Tell whether a decoded string is a member."""
+        if self.words is not None:
+            return text in self.words
+        if len(text) < self.low or (self.high is not None and len(text) > self.high):
+            return False
+        return self.language is None or self.language.matches(text)
+
+    def intersect(self, other: StringShape) -> StringShape | None:
+        """Return the strings in both, None if there is none."""
+        exact = self.exact and other.exact
+        for one, two in ((self, other), (other, self)):
+            if one.words is not None:
+                shape = StringShape(words=frozenset(word for word in one.words if two.contains(word)), exact=exact)
+                return None if shape.is_empty and exact else shape
+        highs = [shape.high for shape in (self, other) if shape.high is not None]
+        languages = [shape.language for shape in (self, other) if shape.language is not None]
+        shape = StringShape(
+            language=languages[0].intersection(languages[-1]) if languages else None,
+            low=max(self.low, other.low),
+            high=min(highs, default=None),
+            exact=exact,
+            plain=self.plain or other.plain,
+        )
+        return None if shape.is_empty and exact else shape
+
+    def complement(self) -> tuple[StringShape, ...]:
+        """Return shapes whose union is every other string."""
+        if self.words is not None:
+            return (StringShape(CharDfa.from_words(self.words).complement()),)
+        parts: list[StringShape] = []
+        if self.language is not None:
+            parts.append(StringShape(self.language.complement()))
+        if self.low > 0:
+            parts.append(StringShape(high=self.low - 1))
+        if self.high is not None:
+            parts.append(StringShape(low=self.high + 1))
+        return tuple(parts)
+
+
+def spell(text: str) -> bytes:
+    """Return the one spelling of a listed string or a declared key."""
+    try:
+        return json.dumps(text, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise InexactError("enum", f"holds a lone surrogate, which no text can hold: {text!r}") from None
+
+
+def merge(shapes: Iterable[StringShape]) -> tuple[StringShape, ...]:
+    """Return the union with all listed words in one shape, and without what stands there twice."""
+    words: set[str] = set()
+    listed, exact = False, True
+    rest: dict[StringShape, None] = {}
+    for shape in shapes:
+        if shape.words is None:
+            rest[shape] = None
+        else:
+            listed, exact = True, exact and shape.exact
+            words |= shape.words
+    universal = StringShape()
+    if universal in rest:
+        return (universal,)
+    return ((StringShape(words=frozenset(words), exact=exact),) if listed else ()) + tuple(rest)
+
+
+def language(shapes: Iterable[StringShape]) -> CharDfa | None:
+    """Return the union as one DFA over code points, None for every string (used for keys).
+
+    Raises:
+        InexactError: a length bound is too large to be counted in states.
+    """
+    found = CharDfa.empty()
+    for shape in shapes:
+        if shape == StringShape():
+            return None
+        found = found.union(_bounded(shape, "propertyNames"))
+    return found
+
+
+def lower_string(shape: StringShape) -> ir.Lexeme:
+    """Return the lexeme of a shape that is no list of words, both quotes included."""
+    language, low, high = shape.language, shape.low, shape.high
+    if language is not None and (low > 0 or high is not None) and (language.is_finite or shape.plain):
+        # A finite language has no room for a counter; a plain spelling has no ticks to count.
+        language, low, high = language.bounded(low, high), 0, None
+    if language is not None and shape.plain:
+        return _plain(language)
+    return replace(lexemes.json_string(language), min_length=low, max_length=high)
+
+
+@lru_cache(maxsize=256)
+def _plain(language: CharDfa) -> ir.Lexeme:
+    """Return the lexeme of texts without escapes; the caller knows that they need none."""
+    body = encode.encode_utf8(language)
+    quote = dfas.literal(b'"')
+    silent = Dfa.build(body.delta, body.accepting)
+    return ir.Lexeme(dfas.concatenation(dfas.concatenation(quote, silent), quote))
+
+
+@lru_cache(maxsize=1024)
+def _is_empty(language: CharDfa, low: int, high: int | None) -> bool:
+    shortest, longest = language.min_length, language.max_length
+    if shortest is None or (high is not None and shortest > high) or (longest is not None and longest < low):
+        return True
+    if low <= shortest or (longest is None and high is None):
+        return False
+    # The lengths in between may have gaps: count them out where that is cheap, else let the core see to it.
+    bound = low if high is None else high
+    return language.num_states * (bound + 1) <= _MAX_PRODUCT_STATES and language.bounded(low, high).is_empty
+
+
+def _bounded(shape: StringShape, keyword: str) -> CharDfa:
+    if shape.words is not None:
+        return CharDfa.from_words(shape.words)
+    states = 1 if shape.language is None else shape.language.num_states
+    if states * (1 + (shape.low if shape.high is None else shape.high)) > _MAX_PRODUCT_STATES:
+        raise InexactError(keyword, "has a length bound too large for keys; remove the bound")
+    base = CharDfa.any_text() if shape.language is None else shape.language
+    return base if shape.low == 0 and shape.high is None else base.bounded(shape.low, shape.high)

@@ -1,0 +1,71 @@
+"""Terms: the atoms that a set of JSON values is made of, before anything is resolved.
+
+A conjunction of terms names the set of values that satisfies each of them. It is what the item of an array
+or the value of a property is kept as, so that recursive schemas stay finite: two conjunctions are the same
+nonterminal iff they hold the same terms.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from structgen.grammar.json_schema.document import JsonValue
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Term:
+    """One atom: a subschema of the document, a constant, or (neither) what no value satisfies.
+
+    Attributes:
+        pointer: JSON pointer of the subschema, in URI fragment form; of the constant: where it stands.
+        value: JSON text of the constant, "" for a subschema.
+        negated: whether the complement is meant.
+        never: True for the term that nothing satisfies.
+    """
+
+    pointer: str
+    value: str = ""
+    negated: bool = False
+    never: bool = False
+
+
+Terms = frozenset[Term]
+"""A conjunction."""
+
+ANYTHING: Terms = frozenset()
+NOTHING: Terms = frozenset({Term("", never=True)})
+
+
+def both(first: Terms, second: Terms) -> Terms:
+    """Return the conjunction of two conjunctions."""
+    if NOTHING in (first, second):
+        return NOTHING
+    return first | second
+
+
+def constant(value: JsonValue, pointer: str) -> Terms:
+    """Return the conjunction that exactly one value satisfies."""
+    return frozenset({Term(pointer, json.dumps(value, ensure_ascii=False))})
+
+
+def negations(terms: Terms) -> tuple[Terms, ...]:
+    """Return conjunctions whose union is the complement of a conjunction."""
+    if terms == NOTHING:
+        return (ANYTHING,)
+    return tuple(frozenset({Term(t.pointer, t.value, not t.negated)}) for t in sorted(terms))
+
+
+class InexactError(Exception):
+    """An operation on shapes that has no exact result; `solver` adds the pointer.
+
+    Attributes:
+        keyword: the keyword that is to blame.
+        reason: what cannot be done, and what to do instead.
+    """
+
+    def __init__(self, keyword: str, reason: str) -> None:
+        """Keep both parts."""
+        super().__init__(f"{keyword}: {reason}")
+        self.keyword = keyword
+        self.reason = reason
