@@ -42,7 +42,7 @@ lint: $(STAMP) ## ruff, mypy --strict, import-linter
 	$(BIN)/lint-imports --no-logo
 
 bench: $(STAMP) ## every benchmark, each prints its table
-	@set -e; for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script; done
+	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script; done
 
 docs: $(STAMP) ## write the generated parts of docs/
 	$(BIN)/python scripts/build_docs.py
