@@ -20,7 +20,7 @@ from structgen.config import PenaltyScope, Sampling
 from structgen.decode.truncation import truncated
 from structgen.errors import NoLegalTokenError, OptionError
 from structgen.kernels.apply_mask import apply_mask_
-from structgen.kernels.gumbel import NoiseKey, gumbel_argmax
+from structgen.kernels.gumbel import LEAST_TEMPERATURE, NoiseKey, gumbel_argmax
 
 PackedMask: TypeAlias = "np.ndarray[Any, np.dtype[np.int32]]"
 
@@ -128,8 +128,9 @@ class Sampler:
         row, legal_mass_lost = self.process(logits, step)
         if self._sampling.temperature == 0.0:
             return Draw(int(torch.argmax(row)), legal_mass_lost)
+        temperature = max(self._sampling.temperature, LEAST_TEMPERATURE)
         key = NoiseKey(self._seed, step.position, step.stream)
-        return Draw(gumbel_argmax(row, float(row.amax()), self._sampling.temperature, key), legal_mass_lost)
+        return Draw(gumbel_argmax(row, float(row.amax()), temperature, key), legal_mass_lost)
 
     def process(self, logits: torch.Tensor, step: Step) -> tuple[torch.Tensor, float]:
         """Return the row that is drawn from, and -log of the legal mass.

@@ -1,7 +1,7 @@
 """Which tokens of a masked row stay in the draw: top-k, top-p and min-p, without sorting the row.
 
 All tokens are put in one order, more probable first and the lower id of equals first. top_k keeps its first k, top_p
-the fewest first ones whose probabilities reach p; both are sizes of a prefix, so the smaller one wins. min_p is a
+the fewest first ones whose probabilities reach p (to a millionth); both are sizes of a prefix, so the smaller one wins. min_p is a
 threshold on the same distribution. Probabilities are those of the whole masked row: nothing is renormalised in between.
 """
 
@@ -13,10 +13,14 @@ from typing import Final
 import torch
 
 from structgen.config import Sampling
+from structgen.kernels.gumbel import LEAST_TEMPERATURE
 
 # How many of the best tokens are looked at first for top_p, and how many times as many when they lack the mass.
 _NUM_FIRST: Final = 256
 _WIDENING: Final = 8
+
+# Probabilities come from float32 logits: without it, two equal tokens would not reach top_p=0.5 with the first of them.
+_SLACK: Final = 1e-6
 
 
 def truncated(row: torch.Tensor, largest: float, sampling: Sampling) -> torch.Tensor:
@@ -51,7 +55,7 @@ def _leading(row: torch.Tensor, num: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _prefix(row: torch.Tensor, largest: float, sampling: Sampling) -> tuple[torch.Tensor, torch.Tensor]:
     """Return values and ids of the shorter one of the prefixes that top_p and top_k keep."""
-    temperature = sampling.temperature
+    temperature = max(sampling.temperature, LEAST_TEMPERATURE)
     num_most = min(row.shape[0], sampling.top_k or row.shape[0])
     # Probabilities relative to the best token's, whose own is exp(log_best).
     log_best = float(torch.log_softmax((row - largest) / temperature, 0).amax())
@@ -59,7 +63,7 @@ def _prefix(row: torch.Tensor, largest: float, sampling: Sampling) -> tuple[torc
     while True:
         values = row.topk(num).values
         mass = (((values.double() - largest) / temperature + log_best).exp()).cumsum(0)
-        num_kept = int(torch.searchsorted(mass, torch.tensor([sampling.top_p], dtype=mass.dtype, device=row.device)))
+        num_kept = int((mass < (sampling.top_p or 1.0) - _SLACK).sum())
         if num_kept < num or num == num_most:
             return _leading(row, min(num_kept + 1, num_most))
         num = min(num * _WIDENING, num_most)

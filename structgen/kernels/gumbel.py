@@ -15,7 +15,6 @@ noise. Masks, penalties and truncation are the sampler's.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +22,9 @@ import numpy as np
 
 if TYPE_CHECKING:
     import torch
+
+# Below it quotients overflow; the draw is the largest logit long before.
+LEAST_TEMPERATURE: Final = 1e-30
 
 _NUM_ROUNDS: Final = 10
 _MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
@@ -73,6 +75,12 @@ def philox4x32(counter: np.ndarray[Any, Any], key: tuple[int, int]) -> np.ndarra
     return np.stack([c0, c1, c2, c3], axis=-1)
 
 
+def gumbel_of_words(words: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the standard Gumbel value of each 32-bit word, float64, always finite."""
+    noise: np.ndarray[Any, Any] = -np.log(-np.log1p(-(words.astype(np.float64) + 0.5) * 2.0**-32))
+    return noise
+
+
 def gumbel_noise(token_ids: np.ndarray[Any, Any], key: NoiseKey) -> np.ndarray[Any, Any]:
     """Return the noise of each token id, float64 of the same shape: the plain form."""
     seed_low, seed_high, position, stream = key.words()
@@ -82,7 +90,7 @@ def gumbel_noise(token_ids: np.ndarray[Any, Any], key: NoiseKey) -> np.ndarray[A
     counter[..., 2] = stream
     words = philox4x32(counter, (seed_low, seed_high))
     word = np.take_along_axis(words, (token_ids & 3)[..., None].astype(np.int64), axis=-1)[..., 0]
-    return -np.log(-np.log1p(-(word.astype(np.float64) + 0.5) * 2.0**-32))
+    return gumbel_of_words(word)
 
 
 def gumbel_argmax(logits: torch.Tensor, largest: float, temperature: float, key: NoiseKey) -> int:
@@ -94,7 +102,7 @@ def gumbel_argmax(logits: torch.Tensor, largest: float, temperature: float, key:
     Args:
         logits: (vocabulary,) float32; illegal and truncated tokens at -inf, no nan.
         largest: the largest of them, finite.
-        temperature: more than 0.
+        temperature: at least LEAST_TEMPERATURE.
         key: what the noise belongs to.
     """
     import torch
@@ -104,12 +112,10 @@ def gumbel_argmax(logits: torch.Tensor, largest: float, temperature: float, key:
     if logits.dtype != torch.float32 or logits.dim() != 1:
         raise TypeError(f"logits must be one row of float32, not {tuple(logits.shape)} {logits.dtype}")
     row = logits.detach().contiguous().cpu().numpy()
-    inverse_temperature = min(1.0 / temperature, sys.float_info.max)
-    return int(argmax_with_noise(row, largest, inverse_temperature, np.array(key.words(), dtype=np.uint64)))
+    return int(argmax_with_noise(row, largest, 1.0 / temperature, np.array(key.words(), dtype=np.uint64)))
 
 
 def gumbel_argmax_reference(logits: np.ndarray[Any, Any], temperature: float, key: NoiseKey) -> int:
     """Draw the same id by making the noise of every token."""
-    inverse_temperature = min(1.0 / temperature, sys.float_info.max)
-    scaled = (logits.astype(np.float64) - float(logits.max())) * inverse_temperature
+    scaled = (logits.astype(np.float64) - float(logits.max())) * (1.0 / temperature)
     return int(np.argmax(scaled + gumbel_noise(np.arange(logits.shape[0]), key)))

@@ -13,6 +13,7 @@ file. So the directory's name holds a digest of every source in this folder: an 
 from __future__ import annotations
 
 import hashlib
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -69,16 +70,26 @@ def jit(*signatures: Any) -> Callable[[FunctionT], FunctionT]:
 
 
 def _enable_cache(dispatcher: Any) -> None:
-    """Switch caching on for one function, in our directory unless the host named one."""
+    """Switch caching on for one function, in our directory unless the host named one, if that can be written."""
     config: Any = numba.config
     with _cache_dir_lock:
         before = config.CACHE_DIR
-        try:
-            if not before:
-                config.CACHE_DIR = str(cache_directory())
-            dispatcher.enable_caching()
-        except RuntimeError:
-            # Numba found no directory that it can write: compile in every process. Slower, never wrong.
+        directory = Path(before) if before else cache_directory()
+        # Asked here, because numba would go on to write beside the source.
+        if not _is_writable(directory):
             return
+        try:
+            config.CACHE_DIR = str(directory)
+            dispatcher.enable_caching()
         finally:
             config.CACHE_DIR = before
+
+
+def _is_writable(directory: Path) -> bool:
+    """Make the directory if need be, and say whether files can be made in it."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=directory).close()
+    except OSError:
+        return False
+    return True
