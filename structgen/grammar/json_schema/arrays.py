@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from structgen.grammar.json_schema.terms import ANYTHING, NOTHING, InexactError, Terms, both, negations
 
@@ -18,6 +18,8 @@ class ArrayShape:
         high: greatest number of items, None for no bound.
         contains: at least so many items satisfy the terms; None for no condition.
         unique: whether no two items are equal.
+        may_repeat: whether `unique` may be left out where it cannot be had and nothing counts the items
+            (the reader makes a set of them).
     """
 
     prefix: tuple[Terms, ...] = ()
@@ -26,6 +28,7 @@ class ArrayShape:
     high: int | None = None
     contains: tuple[Terms, int] | None = None
     unique: bool = False
+    may_repeat: bool = False
 
     def item(self, index: int) -> Terms:
         """Return what the item at an index is."""
@@ -49,6 +52,7 @@ class ArrayShape:
             high=min(highs, default=None),
             contains=self.contains or other.contains,
             unique=self.unique or other.unique,
+            may_repeat=self.may_repeat or other.may_repeat,
         )
         return None if shape.is_empty else _closed(shape)
 
@@ -95,4 +99,4 @@ def _closed(shape: ArrayShape) -> ArrayShape | None:
     high = first if shape.high is None else min(shape.high, first)
     if shape.low > high:
         return None
-    return ArrayShape(shape.prefix[:first], NOTHING, shape.low, high, shape.contains, shape.unique)
+    return replace(shape, prefix=shape.prefix[:first], rest=NOTHING, high=high)

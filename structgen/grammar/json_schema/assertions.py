@@ -25,6 +25,10 @@ from structgen.grammar.json_schema.terms import ANYTHING, NOTHING, InexactError,
 DIGITS = "x-structgen-digits"
 """Most digits that a number is written with: [integer part, fraction, both]. Our own, for Decimal and float."""
 MAX_DIGITS = 40
+EXPONENT = "x-structgen-exponent"
+"""Most digits of the exponent of a number. Our own, for float."""
+SET = "x-structgen-set"
+"""Whether equal items do no harm where they cannot be excluded. Our own, for set and frozenset."""
 TYPE_NAMES = ("null", "boolean", "integer", "number", "string", "array", "object")
 
 
@@ -77,6 +81,10 @@ def read_numbers(reader: Reader) -> Values | None:
     if DIGITS in reader:
         found = True
         shape = _narrow(shape, NumberShape(digits=_digits(reader)))
+    exponent = reader.count(EXPONENT)
+    if exponent is not None:
+        found = True
+        shape = _narrow(shape, NumberShape(exponent=exponent))
     if not found:
         return None
     return beside(Values(numbers=() if shape.is_empty else (shape,)), "number")
@@ -104,19 +112,38 @@ def read_strings(reader: Reader) -> Values | None:
         return None
     shape: StringShape | None = StringShape(low=low or 0, high=high)
     if pattern is not None and shape is not None:
-        shape = shape.intersect(StringShape(pattern_language(reader, "pattern", pattern)))
+        language = pattern_language(reader, "pattern", pattern)
+        shape = shape.intersect(StringShape(language.sure, exact=language.sure == language.possible))
     if name is not None and shape is not None:
         shape = shape.intersect(_format(reader, name))
     kept = () if shape is None or (shape.is_empty and shape.exact) else (shape,)
     return beside(Values(strings=kept), "string")
 
 
-def pattern_language(reader: Reader, keyword: str, pattern: str) -> CharDfa:
-    """Return the texts in which an ECMA-262 pattern is found."""
+class Pattern(NamedTuple):
+    """The texts in which a pattern is found.
+
+    Attributes:
+        sure: found by the rules of ECMA-262 and by those of Python (they differ on classes such as word characters).
+        possible: found by either.
+    """
+
+    sure: CharDfa
+    possible: CharDfa
+
+
+def pattern_language(reader: Reader, keyword: str, pattern: str) -> Pattern:
+    """Return the texts in which a pattern is found."""
     try:
-        return regex.to_chardfa(regex.parse(pattern, "ecma"), mode="search")
+        found = regex.to_chardfa(regex.parse(pattern, "ecma"), mode="search")
     except GrammarSyntaxError as error:
         raise reader.refuse(keyword, f"{pattern!r} cannot be read as a regular pattern: {error}") from error
+    try:
+        other = regex.to_chardfa(regex.parse(pattern, "python"), mode="search")
+    except GrammarSyntaxError:
+        # Python cannot read it (a property class, say), so nothing that is read by its rules can differ.
+        return Pattern(found, found)
+    return Pattern(found.intersection(other), found.union(other))
 
 
 def _format(reader: Reader, name: str) -> StringShape:
@@ -142,6 +169,7 @@ def read_arrays(reader: Reader, context: Context) -> Values | None:
         high=reader.count("maxItems"),
         contains=_contains(reader, context),
         unique=_flag(reader, "uniqueItems"),
+        may_repeat=_flag(reader, SET),
     )
     # Intersecting with every array cuts the counts at an item that nothing satisfies.
     closed = ArrayShape().intersect(shape)
@@ -175,7 +203,7 @@ def read_objects(reader: Reader, context: Context) -> Values | None:
     declared = {name: context.terms(child(reader.pointer, "properties", name)) for name in reader.mapping("properties")}
     for name in declared:
         for keys, value in patterns:
-            if keys.matches(name):
+            if keys.possible.matches(name):
                 declared[name] = both(declared[name], value)
     base = ObjectShape(
         properties=tuple(declared.items()),
@@ -196,22 +224,22 @@ def _additional(reader: Reader, context: Context) -> Terms:
     return NOTHING if context.closed and "properties" in reader else ANYTHING
 
 
-def _regions(patterns: list[tuple[CharDfa, Terms]], additional: Terms) -> tuple[Region, ...]:
-    """Split all keys by the patterns; what none matches is additional."""
+def _regions(patterns: list[tuple[Pattern, Terms]], additional: Terms) -> tuple[Region, ...]:
+    """Split all keys by the patterns; what none matches is additional; what is in doubt is left out."""
+    if not patterns:
+        return () if additional == NOTHING else (Region(None, additional),)
     found: list[Region] = []
     rest = CharDfa.any_text()
     for keys, value in patterns:
         split: list[Region] = []
         for region in found:
-            inside = Region(keys, value).intersect(region)
-            outside = (region.keys or CharDfa.any_text()).difference(keys)
+            inside = Region(keys.sure, value).intersect(region)
+            outside = (region.keys or CharDfa.any_text()).difference(keys.possible)
             split += [] if inside is None else [inside]
             split += [] if outside.is_empty else [Region(outside, region.value)]
-        fresh = keys.intersection(rest)
-        rest = rest.difference(keys)
+        fresh = keys.sure.intersection(rest)
+        rest = rest.difference(keys.possible)
         found = split + ([] if fresh.is_empty or value == NOTHING else [Region(fresh, value)])
-    if not patterns:
-        return () if additional == NOTHING else (Region(None, additional),)
     return tuple(found) + (() if rest.is_empty or additional == NOTHING else (Region(rest, additional),))
 
 

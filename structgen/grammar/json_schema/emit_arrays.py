@@ -109,6 +109,8 @@ def _distinct(rules: Rules, shape: ArrayShape, layout: Layout) -> ir.Expr:
     """Return the arrays without equal items, out of a few scalars: one rule per set of used values."""
     words = rules.finite_values(shape.rest)
     if shape.prefix or shape.contains or words is None or len(words) > MAX_UNIQUE:
+        if shape.may_repeat and shape.low <= 1:
+            return array_rule(rules, replace(shape, unique=False), layout)
         raise InexactError("uniqueItems", f"is supported for items out of at most {MAX_UNIQUE} listed scalars, alone")
     high = len(words) if shape.high is None else min(shape.high, len(words))
     closing = join(*layout.closing(b"]"))

@@ -53,6 +53,7 @@ class NumberShape:
         not_multiples: no member is a multiple of any of them.
         digits: most digits of the integer part, of the fraction and of both, as they are written; None for no
             limit. A number with a limit is written without exponent.
+        exponent: most digits of the exponent, None for no limit.
     """
 
     kind: Literal["any", "integer", "fraction"] = "any"
@@ -61,6 +62,7 @@ class NumberShape:
     multiple: Fraction | None = None
     not_multiples: frozenset[Fraction] = frozenset()
     digits: Digits | None = None
+    exponent: int | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -85,7 +87,7 @@ class NumberShape:
     @property
     def is_exact(self) -> bool:
         """Tell whether the shape can be complemented."""
-        return self.digits is None
+        return self.digits is None and self.exponent is None
 
     def points(self) -> tuple[Fraction, ...] | None:
         """Return the members, ascending, where they are known to be few; None otherwise."""
@@ -114,6 +116,7 @@ class NumberShape:
             multiple=_common(self.multiple, other.multiple),
             not_multiples=self.not_multiples | other.not_multiples,
             digits=Digits(*(min(limits) for limits in zip(*digits, strict=True))) if digits else None,
+            exponent=min((shape.exponent for shape in (self, other) if shape.exponent is not None), default=None),
         )
         return None if shape.is_empty else shape
 
@@ -186,6 +189,8 @@ def _lexeme(shape: NumberShape) -> ir.Lexeme:
         dfa = dfas.difference(dfa, lexemes.json_number(multiple_of=Decimal(spell(other))).dfa)
     if shape.digits is not None:
         dfa = dfas.intersection(dfa, _limited_digits(shape.digits))
+    if shape.exponent is not None:
+        dfa = dfas.intersection(dfa, _limited_exponent(shape.exponent))
     return replace(lexeme, dfa=dfa)
 
 
@@ -266,3 +271,18 @@ def _limited_digits(limit: Digits) -> Dfa:
                 then = (whole + 1, -1) if whole else (-3, -1)
             delta[state][digit] = ids.get(then, -1)
     return Dfa.build(delta, [whole >= 0 and fraction != 0 for whole, fraction in states])
+
+
+@lru_cache(maxsize=16)
+def _limited_exponent(most: int) -> Dfa:
+    """Return the DFA of texts whose exponent, if they have one, is written with at most so many digits."""
+    # 0: before the exponent, 1: after its letter, 2: after its sign, then its digits.
+    delta = _table(3 + most)
+    delta[0] = [1 if byte in b"eE" else 0 for byte in range(256)]
+    for byte in b"+-":
+        delta[1][byte] = 2
+    for byte in b"0123456789":
+        delta[1][byte] = 3 if most else -1
+        for state in range(2, 2 + most):
+            delta[state][byte] = state + 1
+    return Dfa.build(delta, [state == 0 or state > 2 for state in range(3 + most)])

@@ -1,0 +1,142 @@
+"""Any output type -> a declaration: the grammar of its texts, and how a text becomes the value.
+
+Python types go through pydantic (`type_schema`) and JSON Schema; `str` is any text, without quotes; the values
+of `declarations` each have their own front end. Nothing here knows a vocabulary or a model.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, overload
+
+from structgen.config import Whitespace
+from structgen.declarations import Choice, JsonSchema, Lark, Regex
+from structgen.errors import OptionError
+from structgen.grammar import dfa as dfas
+from structgen.grammar import ir, lexemes
+from structgen.grammar.json_schema import PropertyOrder, Style, lower_schema
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration(Generic[T]):
+    """What was declared, ready to be compiled for a vocabulary.
+
+    Attributes:
+        grammar: the texts.
+        parse: text of the grammar -> value.
+        schema: JSON text of the schema that the grammar came from, None where there is none.
+        name: what to call it in messages and prompts.
+    """
+
+    grammar: ir.Grammar
+    parse: Callable[[str], T]
+    schema: str | None
+    name: str
+
+
+@overload
+def lower(
+    output_type: type[T], *, whitespace: Whitespace | str = ..., property_order: PropertyOrder = ...
+) -> Declaration[T]: ...
+
+
+@overload
+def lower(
+    output_type: Choice[T], *, whitespace: Whitespace | str = ..., property_order: PropertyOrder = ...
+) -> Declaration[T]: ...
+
+
+@overload
+def lower(
+    output_type: object, *, whitespace: Whitespace | str = ..., property_order: PropertyOrder = ...
+) -> Declaration[Any]: ...
+
+
+def lower(
+    output_type: object,
+    *,
+    whitespace: Whitespace | str = Whitespace.AUTO,
+    property_order: PropertyOrder = "declared",
+) -> Declaration[Any]:
+    """Return the declaration of an output type.
+
+    Args:
+        output_type: a Python type, or a value of `declarations`.
+        whitespace: style of JSON texts; AUTO means SPACED here, where no model is known. The style of a
+            JsonSchema comes first.
+        property_order: "declared" or "any".
+
+    Raises:
+        UnsupportedTypeError: a type without a grammar.
+        UnsupportedSchemaError: a keyword that cannot be exact.
+        UnsatisfiableError: no text fits.
+        GrammarSyntaxError: an unreadable regular expression or grammar.
+        OptionError: an unknown option value.
+    """
+    if property_order not in ("declared", "any"):
+        raise OptionError(f"{property_order!r} is no property_order: use 'declared' or 'any'")
+    style = Whitespace(whitespace)
+    match output_type:
+        case JsonSchema(text=text, whitespace=own):
+            chosen = _style(style if own is Whitespace.AUTO else own)
+            grammar = lower_schema(text, whitespace=chosen, property_order=property_order)
+            return Declaration(grammar, json.loads, text, "JSON")
+        case Choice():
+            return _lower_choice(output_type)
+        case Regex(pattern=pattern):
+            from structgen.grammar.regex_grammar import lower_regex
+
+            return Declaration(lower_regex(pattern), str, None, "text")
+        case Lark():
+            return _lower_lark(output_type)
+        case _ if output_type is str:
+            return Declaration(ir.Grammar({"text": lexemes.utf8_text()}, "text"), str, None, "str")
+        case _:
+            return _lower_type(output_type, _style(style), property_order)
+
+
+def _style(whitespace: Whitespace) -> Style:
+    styles: dict[Whitespace, Style] = {
+        Whitespace.COMPACT: "compact",
+        Whitespace.SPACED: "spaced",
+        Whitespace.PRETTY: "pretty",
+        Whitespace.ANY: "any",
+        Whitespace.AUTO: "spaced",
+    }
+    return styles[whitespace]
+
+
+def _lower_type(output_type: object, style: Style, property_order: PropertyOrder) -> Declaration[Any]:
+    # pydantic is imported when a Python type is first declared, so that the package itself loads quickly.
+    from structgen.type_schema import type_name, type_schema
+
+    adapter, schema = type_schema(output_type)
+    # pydantic drops keys that a model does not know, so there is nothing to gain from writing any.
+    grammar = lower_schema(schema, whitespace=style, property_order=property_order, closed=True)
+    return Declaration(grammar, adapter.validate_json, json.dumps(schema, ensure_ascii=False), type_name(output_type))
+
+
+def _lower_choice(choice: Choice[T]) -> Declaration[T]:
+    items = {str(item): item for item in choice.items}
+    words = [text.encode() for text in items]
+    one: ir.Expr = ir.Literal(words[0]) if len(words) == 1 else ir.Lexeme(dfas.from_words(words), name="choice")
+    return Declaration(ir.Grammar({"choice": one}, "choice"), items.__getitem__, None, "one of the choices")
+
+
+def _lower_lark(declared: Lark) -> Declaration[Any]:
+    from structgen.grammar.lark_grammar import lower_lark
+
+    grammar = lower_lark(declared.grammar, declared.start, declared.lexer)
+    return Declaration(grammar, _lark_parser(declared) if declared.parse else str, None, "text")
+
+
+def _lark_parser(declared: Lark) -> Callable[[str], Any]:
+    import lark
+
+    if declared.lexer == "contextual":
+        return lark.Lark(declared.grammar, start=declared.start, parser="lalr", lexer="contextual").parse
+    return lark.Lark(declared.grammar, start=declared.start, parser="earley", lexer="dynamic_complete").parse
