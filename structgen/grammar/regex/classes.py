@@ -11,7 +11,6 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby
 
 import numpy as np
 
@@ -140,13 +139,17 @@ def _cased_set() -> CharSet:
 
 @lru_cache(maxsize=1)
 def _categories() -> dict[str, list[tuple[int, int]]]:
-    """Return the ranges of each two-letter general category."""
-    ranges: dict[str, list[tuple[int, int]]] = {}
-    start = 0
-    for category, run in groupby(map(unicodedata.category, map(chr, range(MAX_CODE_POINT + 1)))):
-        end = start + sum(1 for _ in run)
-        ranges.setdefault(category, []).append((start, end - 1))
-        start = end
+    """Return the ranges of each two-letter general category, surrogates apart."""
+    text = _every_character()
+    numbers: dict[str, int] = {}
+    kinds = bytes(numbers.setdefault(category, len(numbers)) for category in map(unicodedata.category, text))
+    array = np.frombuffer(kinds, dtype=np.uint8)
+    starts = np.append(0, np.flatnonzero(array[1:] != array[:-1]) + 1)
+    ends = np.append(starts[1:], len(text)) - 1
+    names = list(numbers)
+    ranges: dict[str, list[tuple[int, int]]] = {"Cs": []}
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        ranges.setdefault(names[kinds[start]], []).append((ord(text[start]), ord(text[end])))
     return ranges
 
 
