@@ -210,7 +210,26 @@ def test_ignored_terminal_without_a_settled_end_is_refused() -> None:
 
 # Regular expressions over "x", "y", "z": what a terminal accepts is what `re.match` takes whole.
 ATOMS = st.sampled_from(["x", "y", "z", ".", "[xy]", "[^x]", "(?:)", "\\w"])
-LOOKS = st.sampled_from(["(?=x)", "(?!y)", "(?<=x)", "(?<!y)", "(?=.*z)", "(?!x*y)", "(?<!xy)", "\\b", "\\B", "^", "$"])
+LOOKS = st.sampled_from(
+    [
+        "(?=x)",
+        "(?!y)",
+        "(?<=x)",
+        "(?<!y)",
+        "(?=.*z)",
+        "(?!x*y)",
+        "(?<!xy)",
+        "(?!xy\\b)",
+        "(?!\\bx|y$)",
+        "(?<=x\\b)",
+        "(?=^x)",
+        "(?!(?=x)(?<=y)z)",
+        "\\b",
+        "\\B",
+        "^",
+        "$",
+    ]
+)
 EXPRESSIONS = st.recursive(
     ATOMS,
     lambda inner: st.one_of(
@@ -278,7 +297,8 @@ def test_random_grammars(grammar: str) -> None:
     """Refuse what Lark refuses, else give Lark's verdict on every short text."""
     try:
         parser = lark_parser(grammar)
-    except LarkError:
+    except LarkError as error:
+        assume("Rules defined twice" not in str(error))  # told by Lark only, and only where it is not too large
         with pytest.raises(DeclareError):
             lower_lark(grammar)
         return
@@ -287,7 +307,7 @@ def test_random_grammars(grammar: str) -> None:
     except GrammarSyntaxError as error:
         assume("first chance" not in str(error))
         raise
-    for text in texts("xyz", 4):
+    for text in {*texts("xyz", 3), *texts("xy", 4)}:
         assert accepts(lowered, text.encode()) == lark_accepts(parser, text), text
 
 
@@ -359,6 +379,8 @@ ERRORS = [
     ('start: "x"~3..2', "[Bb]ad [Rr]ange", None, None),
     ('start: "x" -> a | "x" -> b', "twice", None, None),
     ('start: "\\x"', "Lark grammar", None, None),
+    ("start: A\nA: /x(?=y)/", "no text matches", 2, 4),
+    ("start: A\nA: /x(?=y*(?<=xy))y/", "reaches past its own place", 2, 4),
     ('start: "\\ud800"', "surrogate", 1, 8),
 ]
 

@@ -37,7 +37,7 @@ def first_match_language(node: syntax.Node) -> CharDfa:
     """Return the texts that `re.match` takes whole.
 
     Raises:
-        GrammarSyntaxError: a look-around within a look-around of the other direction.
+        GrammarSyntaxError: a look-around reaches past its place from inside another one.
         LimitError: more than MAX_STATES states.
     """
     return _Determiniser(build_program(node)).run()

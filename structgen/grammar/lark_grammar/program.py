@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from structgen.errors import GrammarSyntaxError, LimitError
+from structgen.errors import LimitError
 from structgen.grammar import regex
 from structgen.grammar.chardfa import CharDfa
 from structgen.grammar.charset import CharSet
+from structgen.grammar.lark_grammar.looks import settle
 from structgen.grammar.regex import syntax
 
 MAX_INSTRUCTIONS = 20_000
@@ -67,7 +68,7 @@ def build_program(node: syntax.Node) -> Program:
     """Return the program of an expression.
 
     Raises:
-        GrammarSyntaxError: a look-around within a look-around of the other direction.
+        GrammarSyntaxError: a look-around reaches past its place from inside another one.
         LimitError: more instructions than MAX_INSTRUCTIONS.
     """
     program = Program()
@@ -88,7 +89,11 @@ def _emit(program: Program, node: syntax.Node) -> None:
         case syntax.Repeat():
             _emit_repeat(program, node)
         case syntax.Look():
-            _emit_look(program, node)
+            settled = settle(node)
+            if settled is node:
+                _emit_look(program, node)
+            else:
+                _emit(program, settled)
         case syntax.Begin():
             _append(program, Behind(_index(program.behind, CharDfa.epsilon())))
         case syntax.End():
@@ -139,12 +144,6 @@ def _fork(body: int, out: int, node: syntax.Repeat) -> Split:
 
 
 def _emit_look(program: Program, node: syntax.Look) -> None:
-    for part in syntax.walk(node.item):
-        across = syntax.End if node.is_behind else syntax.Begin
-        if isinstance(part, across) or (isinstance(part, syntax.Look) and part.is_behind != node.is_behind):
-            raise GrammarSyntaxError(
-                f"{node.label} holds a look-around of the other direction, which is not supported here; take it apart"
-            )
     rest = syntax.Repeat(syntax.Chars(CharSet.any()), 0, None)
     parts = (rest, node.item) if node.is_behind else (node.item, rest)
     language = regex.to_chardfa(syntax.concat(parts), mode="fullmatch")

@@ -38,6 +38,8 @@ def terminal_dfa(name: str, reading: Reading) -> Dfa:
         raise _refusal(name, reading, str(error)) from error
     except LimitError as error:
         raise LimitError(f"terminal {_shown(name, pattern)}: {error}", error.limit, error.size) from error
+    if dfa.is_empty:
+        raise _refusal(name, reading, "no text matches it by itself; a look-around at its edge has nothing to look at")
     if dfa.accepts_empty:
         raise _refusal(name, reading, "it matches the empty text, which Lark's dynamic lexer refuses; use '+' for '*'")
     return dfa
