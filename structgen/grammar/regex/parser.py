@@ -17,7 +17,7 @@ from structgen.grammar.regex.syntax import Look, Node, Repeat, alternate, concat
 
 Dialect = Literal["python", "ecma"]
 
-MAX_NESTING = 100
+MAX_NESTING = 60
 """Deepest nesting of groups that is read."""
 
 _FLAG_LETTERS = {"i": re.I, "m": re.M, "s": re.S, "x": re.X, "a": re.A, "u": re.U}
@@ -52,6 +52,8 @@ class _Parser(AtomReader):
         unknown = re.RegexFlag(self.flags & ~int(_KNOWN_FLAGS))
         if unknown:
             raise self.error(f"{unknown!r} is not supported; flags can be A, I, M, S, U and X", 0)
+        if self.flags & re.A and self.flags & re.U:
+            raise self.error("flags A and U exclude each other", 0)
 
     def parse(self) -> Node:
         """Read the whole pattern."""
