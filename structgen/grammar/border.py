@@ -113,7 +113,6 @@ class BorderCosts:
 
         A place is (DFA state, trie node inside a needed token); a token counts when it is complete.
         """
-        children = self.spelling.needed_nodes
         best = {(state, node): 0}
         queue = deque([(0, state, node)])
         ends: dict[int, int] = {}
@@ -123,19 +122,23 @@ class BorderCosts:
                 continue
             if shape.dfa.accepting[q]:
                 ends.setdefault(at, cost)
-            moves: list[tuple[int, int, int]] = []
-            if at == 0:
-                moves += [(1, int(end), 0) for end in self.scans.scan(shape.dfa, q).ends[:, 0]]
-            for byte, child in children.get(at, {}).items():
-                target = int(shape.dfa.delta[q, byte])
-                if target >= 0:
-                    moves.append((0, target, child))
-                    if self.spelling.ends_needed_token(child):
-                        moves.append((1, target, 0))
-            for extra, target, child in moves:
+            for extra, target, child in self._moves(shape, q, at):
                 if cost + extra < best.get((target, child), INFINITE):
                     best[target, child] = cost + extra
                     (queue.append if extra else queue.appendleft)((cost + extra, target, child))
             if len(best) > _MAX_PATHS:
                 raise LimitError("this vocabulary spells the grammar in too many ways", "paths", len(best))
         return ends
+
+    def _moves(self, shape: Terminal, state: int, node: int) -> list[tuple[int, int, int]]:
+        """Return the next places as (tokens completed, DFA state, trie node): by a token, or a byte of a needed one."""
+        moves: list[tuple[int, int, int]] = []
+        if node == 0:
+            moves += [(1, int(end), 0) for end in self.scans.scan(shape.dfa, state).ends[:, 0]]
+        for byte, child in self.spelling.needed_nodes.get(node, {}).items():
+            target = int(shape.dfa.delta[state, byte])
+            if target >= 0:
+                moves.append((0, target, child))
+                if self.spelling.ends_needed_token(child):
+                    moves.append((1, target, 0))
+        return moves

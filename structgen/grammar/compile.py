@@ -1,52 +1,61 @@
-"""From a grammar and a vocabulary to a token automaton: every stage in order, and nothing else."""
+"""compile_grammar: a grammar and a vocabulary to a token automaton, through the cache of the process."""
 
 from __future__ import annotations
 
-import time
+import enum
+import threading
 
 from structgen.config import Limits
-from structgen.errors import UnsatisfiableError, VocabularyError
+from structgen.grammar.build import build_automaton
+from structgen.grammar.cache import CompileCache
 from structgen.grammar.ir import Grammar
-from structgen.grammar.normalise import Productions, normalise
-from structgen.grammar.parser import Parser
-from structgen.grammar.scan import VocabularyScans
-from structgen.grammar.spelling import Spelling
 from structgen.grammar.token_automaton import TokenAutomaton
+from structgen.vocabulary import Vocabulary
 
 
-def build_automaton(
-    grammar: Grammar, scans: VocabularyScans, spelling: Spelling, *, limits: Limits, digest: str
+class _UserCache(enum.Enum):
+    """Stands for the cache that all callers of a process share."""
+
+    SHARED = "shared"
+
+
+USER_CACHE = _UserCache.SHARED
+
+_shared_lock = threading.Lock()
+_shared: list[CompileCache] = []
+
+
+def shared_cache() -> CompileCache:
+    """Return the cache of this process over the user's cache directory, made when first asked for."""
+    with _shared_lock:
+        if not _shared:
+            _shared.append(CompileCache.of_user())
+        return _shared[0]
+
+
+def compile_grammar(
+    grammar: Grammar,
+    vocabulary: Vocabulary,
+    *,
+    limits: Limits | None = None,
+    cache: CompileCache | _UserCache | None = USER_CACHE,
 ) -> TokenAutomaton:
-    """Build the token automaton of a grammar.
+    """Return the token automaton of a grammar.
+
+    Args:
+        grammar: what may be written.
+        vocabulary: in which tokens.
+        limits: what the compilation may cost.
+        cache: where to look first; None compiles anew. What lexemes mean for the vocabulary is shared in any case.
 
     Raises:
         UnsatisfiableError: no text belongs to the grammar.
         VocabularyError: no sequence of tokens spells any text of it.
         LimitError: a limit was passed.
     """
-    started = time.perf_counter()
-    productions = spellable_productions(grammar, spelling)
-    parser = Parser(
-        productions, max_configurations=limits.states, max_depth=limits.depth, window=scans.deepest
-    )
-    return TokenAutomaton(
-        parser, scans, spelling, digest=digest, compile_seconds=time.perf_counter() - started
-    )
-
-
-def spellable_productions(grammar: Grammar, spelling: Spelling) -> Productions:
-    """Return the productions of what the vocabulary can spell of a grammar (see spelling.py)."""
-    try:
-        productions = normalise(grammar, restrict=spelling.restrict)
-    except UnsatisfiableError:
-        everything = normalise(grammar)  # raises the same error where the vocabulary is not the reason
-        missing = sorted({byte for terminal in everything.terminals for byte in spelling.missing_bytes(terminal.dfa)})
-        listed = " ".join(f"{byte:02X}" for byte in missing[:16]) + (" ..." if len(missing) > 16 else "")
-        raise VocabularyError(
-            f"the vocabulary cannot spell any text of this grammar: no token holds the bytes {listed}; "
-            "use a tokenizer with byte fallback, or allow other spellings"
-        ) from None
-    if any(spelling.meets_needed_tokens(terminal.dfa) for terminal in productions.terminals):
-        # Lengths must then be followed through tokens that cross borders: exact only without counters.
-        return normalise(grammar, restrict=spelling.restrict, allow_counters=False)
-    return productions
+    limits = limits or Limits()
+    used = shared_cache() if isinstance(cache, _UserCache) else cache
+    if used is not None:
+        return used.compile(grammar, vocabulary, limits)[0]
+    scans, spelling = shared_cache().scans_of(vocabulary)
+    return build_automaton(grammar, scans, spelling, limits=limits, digest="")

@@ -89,7 +89,9 @@ class FinishingCosts:
         """Return the costs of ending, once the terminal under a stack set is complete."""
         known = self._stacks.get(stack)
         if known is None:
-            below = [(frame, under) for frame, deeper in self.parser.stacks[stack] for under in self.parser.stacks[deeper]]
+            below = [
+                (frame, under) for frame, deeper in self.parser.stacks[stack] for under in self.parser.stacks[deeper]
+            ]
             known = self._stacks[stack] = least([self._of_entry(key) for key in below], self.width)
         return known
 
@@ -116,7 +118,7 @@ class FinishingCosts:
         return reduce(_minimum, options, self.nonterminals[head])
 
     def _repeat_matrix(self, head: int) -> Matrix:
-        """Return the cost of a counted repeat: as few items as its minimum allows, or a few more to change border node."""
+        """Return the cost of a counted repeat: its minimum of items, or a few more to end in another border node."""
         item, *more = self.productions.rules[head]
         low, high = self.productions.repeats[head]
         cost = self._product(item)
@@ -188,14 +190,11 @@ class FinishingCosts:
         if state.is_accepting:
             ways.append((self.identity, None))
         complete = [(head, size, ()) for head, size in state.reduces]
+        # The item of the added production is only ever in the start state, which no frame on top can be.
         for head, dot, rest in [*state.open_items, *complete]:
-            if head < 0:
-                if not rest:
-                    continue
-                ways.append((self._suffix(rest), None))
-                continue
             for entry, items in self._popped(frame, under, head, dot, dot + len(rest)):
-                if head in self.productions.repeats and items > self._most_items(head):
+                # Where a further item would only begin, the strategy stops at the least number that is enough.
+                if dot == 1 and rest and head in self.productions.repeats and items > self._most_items(head):
                     continue
                 top = self.parser.goto_entry(entry, head, items)
                 if top is not None:
@@ -221,9 +220,7 @@ class FinishingCosts:
             return [(entry, 1) for entry in left]
         if dot == 1:
             return [(under, parser.frames[frame][1] + 1)]
-        return [
-            (entry, parser.frames[own][1] + 1) for own, below in levels for entry in parser.stacks[below]
-        ]
+        return [(entry, parser.frames[own][1] + 1) for own, below in levels for entry in parser.stacks[below]]
 
 
 def _minimum(one: Matrix, two: Matrix) -> Matrix:

@@ -32,7 +32,25 @@ def write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[np.generic]]) -> b
 def read_arrays(path: Path, names: Iterable[str]) -> dict[str, npt.NDArray[np.int32]] | None:
     """Return the named int32 arrays of a file, None if it is not there, damaged (zip checksums) or lacks one."""
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        # Opened here, because numpy leaves the file open where it is no archive.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             return {name: np.ascontiguousarray(stored[name], dtype=np.int32) for name in names}
     except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile):
         return None
+
+
+def prune(folder: Path, max_bytes: int) -> None:
+    """Delete the files of a folder that were written longest ago until the rest is within the bound."""
+    entries = []
+    for path in folder.glob("*.npz"):
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            continue  # another process pruned it
+        entries.append((status.st_mtime, status.st_size, path))
+    total = sum(size for _, size, _ in entries)
+    for _, size, path in sorted(entries):
+        if total <= max_bytes:
+            return
+        path.unlink(missing_ok=True)
+        total -= size

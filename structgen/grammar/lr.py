@@ -67,6 +67,10 @@ class LrTable:
             self.states.append(None)
         return number
 
+    def kernel(self, number: int) -> frozenset[Item]:
+        """Return the items that a state was made from: the same in every process, unlike its number."""
+        return self._kernels[number]
+
     def state(self, number: int) -> LrState:
         """Return a state, worked out when first asked for."""
         known = self.states[number]

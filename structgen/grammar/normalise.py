@@ -93,13 +93,13 @@ def _productive(
     productive: set[int] = set()
 
     def is_productive(head: int, alternatives: list[Symbols]) -> bool:
-        done = (
-            all((~s in productive or s == ~head and enough) if s < 0 else s not in dead for s in rhs)
-            for rhs in alternatives
-        )
         # A repeat of at least two items needs its second rule too, where it stands for itself.
-        enough = repeats.get(head, (1, None))[0] >= 2
-        return all(done) and len(alternatives) == 2 if enough else any(done)
+        needs_both = repeats.get(head, (1, None))[0] >= 2
+        done = [
+            all((~s in productive or (needs_both and s == ~head)) if s < 0 else s not in dead for s in rhs)
+            for rhs in alternatives
+        ]
+        return len(done) == 2 and all(done) if needs_both else any(done)
 
     grew = True
     while grew:
@@ -171,7 +171,9 @@ def check_productions(productions: Productions) -> None:
     """Hold productions to the spec; raise ValueError, which is a bug in a pass, where they break it."""
     if productions.rules == ((),) and productions.nullable:
         return
-    productive = _productive([list(alternatives) for alternatives in productions.rules], productions.repeats, frozenset())
+    productive = _productive(
+        [list(alternatives) for alternatives in productions.rules], productions.repeats, frozenset()
+    )
     for head, alternatives in enumerate(productions.rules):
         if head not in productive:
             raise ValueError(f"nonterminal {head} produces nothing")

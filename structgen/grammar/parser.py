@@ -11,6 +11,7 @@ All methods that may grow the tables are called under the lock of the token auto
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 
 from structgen.errors import LimitError
@@ -54,6 +55,7 @@ class Parser:
         self._stack_depth: list[int] = [0]
         self._unions: dict[tuple[int, int], int] = {}
         self._saturated_stack: dict[int, int] = {BOTTOM: BOTTOM}
+        self._stack_keys: dict[int, bytes] = {BOTTOM: b""}
         self._after: dict[int, tuple[tuple[Thread, ...], bool]] = {}
         self.configurations: list[tuple[tuple[Thread, ...], bool]] = []
         self._configuration_number: dict[tuple[tuple[Thread, ...], bool], int] = {}
@@ -63,7 +65,7 @@ class Parser:
         else:
             frame = self.intern_frame((self.table.start, 0), None)
             bottom = self.intern_stack({frame: [BOTTOM]})
-            fresh, _ = self._shifts({entry: None for entry in self.stacks[bottom]})
+            fresh, _ = self._shifts(dict.fromkeys(self.stacks[bottom]))
             self.start = self.intern_threads(fresh, is_accepting=productions.nullable)
 
     # ------------------------------------------------------------------ stack sets
@@ -129,7 +131,7 @@ class Parser:
     # ------------------------------------------------------------------ one terminal is complete
 
     def after(self, stack: int) -> tuple[tuple[Thread, ...], bool]:
-        """Return the threads that may start once the terminal under this stack set is complete, and whether the text may end."""
+        """Return the threads that start once a stack set's terminal is complete, and whether the text may end."""
         known = self._after.get(stack)
         if known is None:
             tops = dict.fromkeys(self.stacks[stack])
@@ -223,29 +225,33 @@ class Parser:
 
     def successors(self, configuration: int) -> dict[int, list[int]]:
         """Return configuration -> bytes that lead to it, for all bytes that go on."""
-        moves: dict[int, list[Thread]] = {}
         threads = self.configurations[configuration][0]
-        for terminal, state, count, stack in threads:
-            shape = self.terminals[terminal]
-            for target, group in shape.edges[state]:
-                if not shape.is_counted:
-                    move = (terminal, target, 0, stack)
+        by_moves: dict[tuple[Thread, ...], list[int]] = {}
+        if len(threads) == 1:
+            by_moves = {(move,): list(group) for move, group in self._moves(threads[0])}
+        else:
+            moves: dict[int, list[Thread]] = {}
+            for thread in threads:
+                for move, group in self._moves(thread):
                     for byte in group:
                         moves.setdefault(byte, []).append(move)
-                    continue
-                for byte in group:
-                    stepped = shape.step(state, count, byte)
-                    if stepped is not None:
-                        moves.setdefault(byte, []).append((terminal, *stepped, stack))
-        by_moves: dict[tuple[Thread, ...], list[int]] = {}
-        for byte, moved in moves.items():
-            by_moves.setdefault(tuple(moved), []).append(byte)
+            for byte, moved in moves.items():
+                by_moves.setdefault(tuple(moved), []).append(byte)
         result: dict[int, list[int]] = {}
-        for moved_threads, group in by_moves.items():
-            target = self._moved(moved_threads)
-            if target != DEAD:
-                result.setdefault(target, []).extend(group)
+        for moved_threads, same in by_moves.items():
+            after = self._moved(moved_threads)
+            if after != DEAD:
+                result.setdefault(after, []).extend(same)
         return result
+
+    def _moves(self, thread: Thread) -> Iterable[tuple[Thread, tuple[int, ...]]]:
+        """Yield where a thread may stand after one byte, with the bytes that lead there."""
+        terminal, state, count, stack = thread
+        shape = self.terminals[terminal]
+        for target, tick, group in shape.edges[state]:
+            stepped = shape.counted(target, count + tick)
+            if stepped is not None:
+                yield (terminal, *stepped, stack), group
 
     # ------------------------------------------------------------------ counters, saturated
 
@@ -288,6 +294,28 @@ class Parser:
             self._saturated_stack[top] = self.intern_stack(below_of)
             todo.pop()
         return self._saturated_stack[stack]
+
+    def key_of(self, configuration: int) -> bytes:
+        """Return a digest of a configuration that is the same in every process, as its number is not."""
+        threads, accepting = self.configurations[configuration]
+        parts = [f"{t} {q} {c} {self._key_of_stack(stack).hex()}" for t, q, c, stack in threads]
+        return hashlib.sha256(f"{accepting} {' '.join(sorted(parts))}".encode()).digest()
+
+    def _key_of_stack(self, stack: int) -> bytes:
+        todo = [stack]
+        while todo:
+            top = todo[-1]
+            missing = [below for _, below in self.stacks[top] if below not in self._stack_keys]
+            if top not in self._stack_keys and missing:
+                todo.extend(missing)
+                continue
+            todo.pop()
+            parts = []
+            for frame, below in self.stacks[top]:
+                state, count = self.frames[frame]
+                parts.append(f"{sorted(self.table.kernel(state))} {count} {self._stack_keys[below].hex()}")
+            self._stack_keys[top] = hashlib.sha256("; ".join(sorted(parts)).encode()).digest()
+        return self._stack_keys[stack]
 
     def describe(self, configuration: int) -> str:
         """Return a short text for messages: what is being read."""

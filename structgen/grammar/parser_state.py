@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from structgen.errors import OptionError, TokenRejectedError
-from structgen.grammar.token_automaton import TokenAutomaton
 from structgen.kernels.trie_walk import Ints
+from structgen.vocabulary import Vocabulary
+
+
+class Automaton(Protocol):
+    """What a walk asks of a token automaton (token_automaton.py says what each does)."""
+
+    @property
+    def vocabulary(self) -> Vocabulary: ...  # noqa: D102
+    @property
+    def start_configuration(self) -> int: ...  # noqa: D102
+    @property
+    def end_mask(self) -> Ints: ...  # noqa: D102
+    def is_accepting(self, configuration: int) -> bool: ...  # noqa: D102
+    def finishing_cost(self, configuration: int) -> int: ...  # noqa: D102
+    def describe(self, configuration: int) -> str: ...  # noqa: D102
+    def mask(self, configuration: int) -> Ints: ...  # noqa: D102
+    def mask_within(self, configuration: int, budget: int) -> Ints: ...  # noqa: D102
+    def free_text_mask(self, configuration: int) -> Ints | None: ...  # noqa: D102
+    def next_configuration(self, configuration: int, token_id: int) -> int: ...  # noqa: D102
+    def forced_bytes(self, configuration: int) -> bytes: ...  # noqa: D102
 
 
 class ParserState:
@@ -12,7 +33,7 @@ class ParserState:
 
     __slots__ = ("_automaton", "_history", "_is_finished", "_token_ids", "configuration")
 
-    def __init__(self, automaton: TokenAutomaton) -> None:
+    def __init__(self, automaton: Automaton) -> None:
         """Stand before any text."""
         self._automaton = automaton
         self.configuration = automaton.start_configuration
@@ -21,7 +42,7 @@ class ParserState:
         self._is_finished = False
 
     @property
-    def automaton(self) -> TokenAutomaton:
+    def automaton(self) -> Automaton:
         """The automaton that is walked."""
         return self._automaton
 

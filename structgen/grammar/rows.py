@@ -47,20 +47,37 @@ class Row:
     stays: tuple[Stays, ...]
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Cut:
+    """Leaves out the places from which that many tokens are not enough to end."""
+
+    costs: FinishingCosts
+    limit: int = INFINITE - 1
+
+    def allows(self, configuration: int) -> bool:
+        """Return whether the limit is enough from a configuration."""
+        return self.costs.of_configuration(configuration) <= self.limit
+
+    def allows_thread(self, thread: Thread) -> bool:
+        """Return whether the limit is enough from a thread."""
+        terminal, state, count, stack = thread
+        return self.costs.of_thread(terminal, state, count, self.costs.of_stack(stack)) <= self.limit
+
+
 class RowBuilder:
     """Builds rows over one parser and one vocabulary. Callers hold the automaton's lock."""
 
-    def __init__(self, parser: Parser, scans: VocabularyScans, costs: FinishingCosts | None) -> None:
+    def __init__(self, parser: Parser, scans: VocabularyScans, spelling_cut: Cut | None) -> None:
         """Prepare.
 
         Args:
             parser: the configurations.
             scans: the shared scans of the vocabulary.
-            costs: given if some configuration may be impossible to end, so that each must be looked at.
+            spelling_cut: given if some configuration may be impossible to end, so that each must be looked at.
         """
         self.parser = parser
         self.scans = scans
-        self.spelling_costs = costs
+        self.spelling_cut = spelling_cut
         self._table = np.full((_CHUNK_ROWS, 256), -1, np.int32)
         self._known = np.zeros(_CHUNK_ROWS, np.bool_)
 
@@ -100,15 +117,9 @@ class RowBuilder:
 
     # ------------------------------------------------------------------ rows
 
-    def build(self, configuration: int, costs: FinishingCosts | None = None, limit: int = INFINITE - 1) -> Row:
-        """Return the row of a configuration.
-
-        Args:
-            configuration: for which.
-            costs: needed with a limit.
-            limit: only tokens after which that many tokens are enough to end.
-        """
-        checked = costs or self.spelling_costs
+    def build(self, configuration: int, cut: Cut | None = None) -> Row:
+        """Return the row of a configuration, without the tokens that the cut leaves out."""
+        cut = cut or self.spelling_cut
         mask = self.scans.new_row()
         narrow: list[Thread] = []
         parts: list[Ints] = []
@@ -116,12 +127,12 @@ class RowBuilder:
         stays: list[Stays] = []
         for thread in self.parser.configurations[configuration][0]:
             shape = self.parser.terminals[thread[0]]
-            if sum(len(group) for _, group in shape.edges[thread[1]]) < _WIDE_NUM_BYTES:
+            if sum(len(group) for _, _, group in shape.edges[thread[1]]) < _WIDE_NUM_BYTES:
                 narrow.append(thread)
                 continue
             scan = self.scans.scan(shape.dfa, thread[1])
-            stays.append(self._add_stays(mask, thread, shape, scan, checked, limit))
-            part = self._add_exits(mask, ends, thread, shape, scan, checked, limit)
+            stays.append(self._add_stays(mask, thread, scan, cut))
+            part = self._add_exits(mask, ends, thread, scan, cut)
             if part is not None:
                 parts.append(part)
         if narrow:
@@ -130,7 +141,7 @@ class RowBuilder:
         if parts:
             found = trie_walk.walk_table(self.scans.trie, self.scans.deepest, np.concatenate(parts), self.rows_of)
             reached, place = np.unique(found[:, 1], return_inverse=True)
-            allowed = np.array([self.is_within(int(c), checked, limit) for c in reached], np.bool_)
+            allowed = np.array([cut is None or cut.allows(int(one)) for one in reached], np.bool_)
             ends.update(reached[allowed].tolist())
             nodes = found[:, 0] if allowed.all() else found[allowed[place], 0]
             trie_walk.set_tokens_(mask, np.ascontiguousarray(nodes), self.scans.trie)
@@ -144,7 +155,7 @@ class RowBuilder:
             if shape.free_text:
                 mask = self.scans.new_row() if mask is None else mask
                 thread = (terminal, state, count, stack)
-                self._add_stays(mask, thread, shape, self.scans.scan(shape.dfa, state), None, INFINITE - 1)
+                self._add_stays(mask, thread, self.scans.scan(shape.dfa, state), None)
         return mask
 
     def worst_cost(self, row: Row, costs: FinishingCosts) -> int:
@@ -155,59 +166,28 @@ class RowBuilder:
             after.extend(costs.of_thread(stay.thread[0], state, count, rest) for state, count in stay.ends)
         return max(after, default=0)
 
-    def is_within(self, configuration: int, costs: FinishingCosts | None, limit: int = INFINITE - 1) -> bool:
-        """Return whether that many tokens are enough to end."""
-        return costs is None or costs.of_configuration(configuration) <= limit
-
-    def _add_stays(
-        self,
-        mask: Ints,
-        thread: Thread,
-        shape: Terminal,
-        scan: DfaScan,
-        costs: FinishingCosts | None,
-        limit: int,
-    ) -> Stays:
+    def _add_stays(self, mask: Ints, thread: Thread, scan: DfaScan, cut: Cut | None) -> Stays:
         terminal, _, count, stack = thread
-        rest = costs.of_stack(stack) if costs is not None else None
-        pairs = scan.ends.tolist()
+        shape = self.parser.terminals[terminal]
         allowed: list[tuple[int, int]] = []
         keep: list[bool] = []
-        for state, ticks in pairs:
-            total = _count_after(shape, state, count + ticks)
-            good = total is not None and (
-                costs is None or rest is None or costs.of_thread(terminal, state, total, rest) <= limit
-            )
+        for state, ticks in scan.ends.tolist():
+            after = shape.counted(state, count + ticks)
+            good = after is not None and (cut is None or cut.allows_thread((terminal, *after, stack)))
             keep.append(good)
-            if good and total is not None:
-                allowed.append((state, total))
-        if all(keep):
-            mask |= scan.row
-        elif allowed:
-            lookup = np.zeros((shape.dfa.num_states, int(scan.ends[:, 1].max()) + 1), np.bool_)
-            good_pairs = scan.ends[np.array(keep)]
-            lookup[good_pairs[:, 0], good_pairs[:, 1]] = True
-            stay = scan.walk.stay
-            chosen = stay[lookup[stay[:, 1], stay[:, 2]], 0]
-            trie_walk.set_tokens_(mask, np.ascontiguousarray(chosen), self.scans.trie)
+            if good and after is not None:
+                allowed.append(after)
+        scan.add_to(mask, np.array(keep, np.bool_), self.scans.trie)
         return Stays(thread, tuple(dict.fromkeys(allowed)))
 
-    def _add_exits(
-        self,
-        mask: Ints,
-        ends: set[int],
-        thread: Thread,
-        shape: Terminal,
-        scan: DfaScan,
-        costs: FinishingCosts | None,
-        limit: int,
-    ) -> Ints | None:
+    def _add_exits(self, mask: Ints, ends: set[int], thread: Thread, scan: DfaScan, cut: Cut | None) -> Ints | None:
         """Add the tokens that end where a word ends; return the parts of the trie in which tokens go on behind it."""
-        count = thread[2]
-        fresh, accepting = self.parser.after(thread[3])
+        terminal, _, count, stack = thread
+        shape = self.parser.terminals[terminal]
+        fresh, accepting = self.parser.after(stack)
         origin = self.parser.intern_threads(fresh, is_accepting=accepting)
         walk = scan.walk
-        if len(walk.ends) and self.is_within(origin, costs, limit):
+        if len(walk.ends) and (cut is None or cut.allows(origin)):
             nodes = walk.ends[_word_may_end(shape, count, walk.ends[:, 1]), 0]
             if len(nodes):
                 ends.add(origin)
@@ -221,17 +201,6 @@ class RowBuilder:
         if not len(nodes):
             return None
         return np.column_stack([nodes, self.scans.trie.subtree_end[nodes], np.full(len(nodes), origin, np.int32)])
-
-
-def _count_after(shape: Terminal, state: int, count: int) -> int | None:
-    """Return the counter to keep for a state, None if no word within the bounds goes through it."""
-    if not shape.is_counted:
-        return 0
-    if shape.max_length is None:
-        count = min(count, shape.min_length)
-    elif count + shape.need[state] > shape.max_length:
-        return None
-    return None if count + shape.most[state] < shape.min_length else count
 
 
 def _word_may_end(shape: Terminal, count: int, ticks: Ints) -> Bools:

@@ -1,4 +1,4 @@
-"""What lexemes mean for a vocabulary: computed once per DFA state, shared by every grammar, kept on disk where it is dear.
+"""What lexemes mean for a vocabulary: worked out once per DFA state, shared by every grammar, the dear ones on disk.
 
 The rows of string interiors touch nearly every trie node; they are the same in every schema, so a machine
 walks them once. Leaves out what comes after a lexeme (rows.py).
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,8 @@ import numpy as np
 from structgen.grammar.dfa import Dfa
 from structgen.grammar.files import read_arrays, write_arrays
 from structgen.kernels import trie_walk
-from structgen.kernels.trie_walk import DfaWalk, Ints
+from structgen.kernels.trie_walk import Bools, DfaWalk, Ints
+from structgen.trie import ByteTrie
 from structgen.vocabulary import Vocabulary
 
 INFINITE = 1 << 28
@@ -27,17 +28,35 @@ _DEAR_NUM_ROWS = 20_000
 
 @dataclass(frozen=True, eq=False, slots=True)
 class DfaScan:
-    """The walk from one DFA state, with what is asked most worked out.
+    """What one DFA state means for the vocabulary.
 
     Attributes:
-        walk: the walk itself.
         row: (ceil(V / 32),) int32, mask of the tokens that the DFA survives.
         ends: (k, 2) int32, the distinct (state, ticks) in which those tokens end.
+        nodes: their trie nodes, grouped by where they end.
+        group_start: (k + 1,) int32, where each group begins in nodes.
+        walk: where words end, and where what follows may go on (see kernels.trie_walk).
     """
 
-    walk: DfaWalk
     row: Ints
     ends: Ints
+    nodes: Ints
+    group_start: Ints
+    walk: DfaWalk
+
+    def add_to(self, mask: Ints, keep: Bools, trie: ByteTrie) -> None:
+        """Add, in place, the tokens of the groups to keep, by way of the smaller side."""
+        if keep.all():
+            mask |= self.row
+            return
+        sizes = np.diff(self.group_start)
+        kept = np.repeat(keep, sizes)
+        if 2 * int(sizes[keep].sum()) < len(self.nodes):
+            trie_walk.set_tokens_(mask, self.nodes[kept], trie)
+        else:
+            dropped = np.zeros_like(mask)
+            trie_walk.set_tokens_(dropped, self.nodes[~kept], trie)
+            mask |= self.row & ~dropped
 
 
 class VocabularyScans:
@@ -92,23 +111,32 @@ class VocabularyScans:
         walk = trie_walk.walk_dfa(self.trie, self.deepest, dfa.delta, dfa.tick_bytes, dfa.accepting, state)
         row = self.new_row()
         trie_walk.set_tokens_(row, np.ascontiguousarray(walk.stay[:, 0]), self.trie)
-        ends = np.unique(walk.stay[:, 1:], axis=0)
+        key = walk.stay[:, 1].astype(np.int64) * (self.deepest + 1) + walk.stay[:, 2]
+        order = np.argsort(key, kind="stable")
+        distinct, start = np.unique(key[order], return_index=True)
+        ends = np.column_stack(np.divmod(distinct, self.deepest + 1)).astype(np.int32)
+        group_start = np.append(start, len(key)).astype(np.int32)
+        nodes = np.ascontiguousarray(walk.stay[order, 0])
         row.setflags(write=False)
-        scan = DfaScan(walk, row, ends)
-        if self._cache_dir is not None and len(walk.stay) + len(walk.exits) >= _DEAR_NUM_ROWS:
-            arrays = {"stay": walk.stay, "exits": walk.exits, "exit_start": walk.exit_start, "word_ends": walk.ends}
-            write_arrays(self._path(dfa, state), arrays | {"row": row, "ends": ends})
+        # The rows of the walk are all in the groups now.
+        scan = DfaScan(row, ends, nodes, group_start, replace(walk, stay=walk.stay[:0].copy()))
+        if self._cache_dir is not None and len(nodes) + len(walk.exits) >= _DEAR_NUM_ROWS:
+            arrays = {"row": row, "ends": ends, "nodes": nodes, "group_start": group_start}
+            walked = {"exits": walk.exits, "exit_start": walk.exit_start, "word_ends": walk.ends}
+            write_arrays(self._path(dfa, state), arrays | walked)
         return scan
 
     def _load(self, dfa: Dfa, state: int) -> DfaScan | None:
         if self._cache_dir is None:
             return None
-        arrays = read_arrays(self._path(dfa, state), ("stay", "exits", "exit_start", "word_ends", "row", "ends"))
+        names = ("row", "ends", "nodes", "group_start", "exits", "exit_start", "word_ends")
+        arrays = read_arrays(self._path(dfa, state), names)
         if arrays is None:
             return None
-        walk = DfaWalk(arrays["stay"], arrays["exits"], arrays["exit_start"], arrays["word_ends"])
-        arrays["row"].setflags(write=False)
-        return DfaScan(walk, arrays["row"], arrays["ends"])
+        row, ends, nodes, group_start, exits, exit_start, word_ends = (arrays[name] for name in names)
+        row.setflags(write=False)
+        walk = DfaWalk(np.empty((0, 3), np.int32), exits, exit_start, word_ends)
+        return DfaScan(row, ends, nodes, group_start, walk)
 
     def _path(self, dfa: Dfa, state: int) -> Path:
         if self._cache_dir is None:

@@ -7,6 +7,7 @@ between its shortest and its longest word; otherwise the counter is multiplied o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -22,6 +23,8 @@ MAX_UNROLLED_STATES = 50_000
 
 _MAX_GAP_CHECK_STATES = 96
 
+Edge = tuple[int, bool, tuple[int, ...]]
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Terminal:
@@ -34,8 +37,9 @@ class Terminal:
         free_text: penalties apply inside it.
         need: (num_states,) fewest ticks from a state to acceptance.
         most: (num_states,) most ticks from a state to acceptance, UNBOUNDED if there is no most.
-        edges: per state, the pairs (next state, ascending bytes that lead there).
+        edges: per state, (next state, whether it ticks, ascending bytes that lead there).
         name: for messages.
+        is_counted: whether a counter goes with the state.
     """
 
     dfa: Dfa
@@ -44,13 +48,9 @@ class Terminal:
     free_text: bool
     need: tuple[int, ...]
     most: tuple[int, ...]
-    edges: tuple[tuple[tuple[int, tuple[int, ...]], ...], ...]
+    edges: tuple[tuple[Edge, ...], ...]
     name: str
-
-    @property
-    def is_counted(self) -> bool:
-        """Whether a counter goes with the state."""
-        return self.min_length > 0 or self.max_length is not None
+    is_counted: bool
 
     @property
     def key(self) -> tuple[bytes, int, int | None, bool]:
@@ -66,10 +66,12 @@ class Terminal:
         target = int(self.dfa.delta[state, byte])
         if target < 0:
             return None
+        return self.counted(target, count + int(self.dfa.tick_bytes[state, byte]))
+
+    def counted(self, target: int, count: int) -> tuple[int, int] | None:
+        """Return (state, count to keep) for a state reached with this count, None if no word within the bounds is."""
         if not self.is_counted:
             return target, 0
-        if self.dfa.tick_bytes[state, byte]:
-            count += 1
         if self.max_length is None:
             count = min(count, self.min_length)
         elif count + self.need[target] > self.max_length:
@@ -79,8 +81,11 @@ class Terminal:
         return target, count
 
 
+@lru_cache(maxsize=4096)
 def build_terminal(lexeme: Lexeme, *, allow_counter: bool = True) -> tuple[Terminal | None, bool]:
     """Return the terminal of the lexeme's non-empty words (None if there are none), and whether it has the empty word.
+
+    Terminals are values, so equal lexemes share one; the names of lexemes are not part of their equality.
 
     Args:
         lexeme: what to convert.
@@ -114,16 +119,18 @@ def build_terminal(lexeme: Lexeme, *, allow_counter: bool = True) -> tuple[Termi
 def make_terminal(dfa: Dfa, low: int, high: int | None, *, free_text: bool, name: str) -> Terminal:
     """Return a terminal over the DFA, with its distances and edge lists computed."""
     need, most = _lengths(dfa)
-    return Terminal(dfa, low, high, free_text, need, most, _edges_of(dfa), name)
+    is_counted = low > 0 or high is not None
+    return Terminal(dfa, low, high, free_text, need, most, _edges_of(dfa), name, is_counted)
 
 
-def _edges_of(dfa: Dfa) -> tuple[tuple[tuple[int, tuple[int, ...]], ...], ...]:
-    grouped: list[dict[int, list[int]]] = [{} for _ in range(dfa.num_states)]
+def _edges_of(dfa: Dfa) -> tuple[tuple[Edge, ...], ...]:
+    grouped: list[dict[tuple[int, bool], list[int]]] = [{} for _ in range(dfa.num_states)]
     states, byte_values = np.nonzero(dfa.delta >= 0)
     targets = dfa.delta[states, byte_values].tolist()
-    for state, byte, target in zip(states.tolist(), byte_values.tolist(), targets, strict=True):
-        grouped[state].setdefault(target, []).append(byte)
-    return tuple(tuple((target, tuple(group)) for target, group in row.items()) for row in grouped)
+    ticks = dfa.tick_bytes[states, byte_values].tolist()
+    for state, byte, target, tick in zip(states.tolist(), byte_values.tolist(), targets, ticks, strict=True):
+        grouped[state].setdefault((target, tick), []).append(byte)
+    return tuple(tuple((*key, tuple(group)) for key, group in row.items()) for row in grouped)
 
 
 def tick_edges(dfa: Dfa) -> list[list[tuple[int, int]]]:
@@ -138,38 +145,38 @@ def tick_edges(dfa: Dfa) -> list[list[tuple[int, int]]]:
 
 def _lengths(dfa: Dfa) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the fewest and the most ticks from each state to acceptance."""
-    num_states = dfa.num_states
     if not dfa.tick_bytes.any():
-        return (0,) * num_states, (0,) * num_states
+        return (0,) * dfa.num_states, (0,) * dfa.num_states
     edges = tick_edges(dfa)
-    need = [0 if dfa.accepting[state] else UNBOUNDED for state in range(num_states)]
-    most = [0 if dfa.accepting[state] else -1 for state in range(num_states)]
+    unbounded = _reaching(edges, _on_ticking_cycle(edges))
+    most = [UNBOUNDED if state in unbounded else 0 for state in range(dfa.num_states)]
+    need = [0 if accepting else UNBOUNDED for accepting in dfa.accepting]
     changed = True
     while changed:
         changed = False
-        for state in reversed(range(num_states)):
+        # States are numbered breadth first, so going down meets successors first wherever there is no cycle.
+        for state in reversed(range(dfa.num_states)):
             fewest = min([need[state], *(need[target] + tick for target, tick in edges[state])])
-            if fewest < need[state]:
-                need[state], changed = fewest, True
-    for _ in range(num_states + 1):
-        changed = False
-        for state in reversed(range(num_states)):
-            longest = max([most[state], *(most[target] + tick for target, tick in edges[state] if most[target] >= 0)])
-            if longest > most[state]:
-                most[state], changed = longest, True
-        if not changed:
-            break
-    # Longer than one tick per state means that a cycle was used: the longest word does not exist. States that
-    # reach such a one are unbounded too.
-    unbounded = {state for state in range(num_states) if changed and most[state] > num_states}
-    if changed:
-        unbounded |= _on_ticking_cycle(edges)
-        grew = True
-        while grew:
-            more = {s for s in range(num_states) if s not in unbounded and any(t in unbounded for t, _ in edges[s])}
-            unbounded |= more
-            grew = bool(more)
-    return tuple(need), tuple(UNBOUNDED if s in unbounded else most[s] for s in range(num_states))
+            longest = max([most[state], *(most[target] + tick for target, tick in edges[state])])
+            longest = min(longest, UNBOUNDED)
+            changed = changed or (fewest, longest) != (need[state], most[state])
+            need[state], most[state] = fewest, longest
+    return tuple(need), tuple(most)
+
+
+def _reaching(edges: list[list[tuple[int, int]]], goal: set[int]) -> set[int]:
+    """Return the states from which a goal state can be reached, the goal included."""
+    before: list[list[int]] = [[] for _ in edges]
+    for state, row in enumerate(edges):
+        for target, _ in row:
+            before[target].append(state)
+    reached, todo = set(goal), list(goal)
+    while todo:
+        for state in before[todo.pop()]:
+            if state not in reached:
+                reached.add(state)
+                todo.append(state)
+    return reached
 
 
 def _on_ticking_cycle(edges: list[list[tuple[int, int]]]) -> set[int]:
@@ -186,9 +193,7 @@ def _on_ticking_cycle(edges: list[list[tuple[int, int]]]) -> set[int]:
     return {s for s in range(len(edges)) for target, tick in edges[s] if tick and s in reach[target]}
 
 
-def _lengths_have_no_gap(
-    dfa: Dfa, need: tuple[int, ...], most: tuple[int, ...], low: int, high: int | None
-) -> bool:
+def _lengths_have_no_gap(dfa: Dfa, need: tuple[int, ...], most: tuple[int, ...], low: int, high: int | None) -> bool:
     """Return whether from each state every length from its fewest to its most ticks can be reached.
 
     The lengths form a unary language of an automaton with n states, which is periodic from n * n on; so

@@ -16,7 +16,8 @@ import numpy as np
 from structgen.errors import TokenRejectedError
 from structgen.grammar.costs import FinishingCosts
 from structgen.grammar.parser import DEAD, Parser
-from structgen.grammar.rows import Row, RowBuilder
+from structgen.grammar.parser_state import ParserState
+from structgen.grammar.rows import Cut, Row, RowBuilder
 from structgen.grammar.scan import VocabularyScans
 from structgen.grammar.spelling import Spelling
 from structgen.kernels.trie_walk import Ints
@@ -60,7 +61,7 @@ class TokenAutomaton:
         Raises:
             VocabularyError: the vocabulary cannot spell any text of the grammar.
         """
-        self.vocabulary: Vocabulary = scans.vocabulary
+        self._vocabulary = scans.vocabulary
         self.digest = digest
         self._parser = parser
         self._scans = scans
@@ -70,10 +71,11 @@ class TokenAutomaton:
         crosses = any(spelling.meets_needed_tokens(terminal.dfa) for terminal in parser.terminals)
         if crosses:
             self._costs = FinishingCosts(parser, scans, spelling)
-        self._builder = RowBuilder(parser, scans, self._costs)
+        self._builder = RowBuilder(parser, scans, None if self._costs is None else Cut(self._costs))
         self._compile_seconds = compile_seconds
-        self._stop_ids = tuple(i for i in self.vocabulary.stop_ids if i < self.vocabulary.size)
+        self._stop_ids = tuple(i for i in self._vocabulary.stop_ids if i < self._vocabulary.size)
         self._rows: OrderedDict[int, Row] = OrderedDict()
+        self._stored: dict[bytes, Ints] = {}
         self._distinct: dict[bytes, Ints] = {}
         self._masks: dict[int, Ints] = {}
         self._worst: dict[int, int] = {}
@@ -82,6 +84,15 @@ class TokenAutomaton:
         self._edges: dict[tuple[int, int], int] = {}
         self._end_mask = self._scans.new_row()
         self._end_mask.setflags(write=False)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The tokens that are walked over."""
+        return self._vocabulary
+
+    def start(self) -> ParserState:
+        """Return a walk that stands before any text."""
+        return ParserState(self)
 
     @property
     def start_configuration(self) -> int:
@@ -114,12 +125,12 @@ class TokenAutomaton:
     # ------------------------------------------------------------------ masks
 
     def mask(self, configuration: int) -> Ints:
-        """Return the mask of a configuration: (ceil(V / 32),) int32, read-only, bit 1 = legal, stop ids where it may end."""
+        """Return the mask: (ceil(V / 32),) int32, read-only, bit 1 = legal, stop ids set where the text may end."""
         known = self._masks.get(configuration)
         if known is None:
             with self._lock:
                 saturated = self._parser.saturated(configuration)
-                known = self._finished_mask(saturated, self._row(saturated).mask)
+                known = self._finished_mask(saturated, self._stored_mask(saturated))
                 if len(self._masks) >= 16 * _MAX_ROWS:
                     self._masks.clear()
                 self._masks[configuration] = known
@@ -140,7 +151,7 @@ class TokenAutomaton:
             key = (saturated, budget)
             cut = self._cut_rows.get(key)
             if cut is None:
-                row = self._builder.build(saturated, self.costs, budget - 1)
+                row = self._builder.build(saturated, Cut(self.costs, budget - 1))
                 cut = self._cut_rows[key] = self._finished_mask(saturated, row.mask)
                 if len(self._cut_rows) > _MAX_CUT_ROWS:
                     self._cut_rows.popitem(last=False)
@@ -173,6 +184,14 @@ class TokenAutomaton:
         with self._lock:
             return self.costs.of_configuration(configuration)
 
+    def _stored_mask(self, saturated: int) -> Ints:
+        """Return the mask from disk where there is one; the row itself is only needed near the end of a budget."""
+        if self._stored and saturated not in self._rows:
+            stored = self._stored.get(self._parser.key_of(saturated))
+            if stored is not None:
+                return stored
+        return self._row(saturated).mask
+
     def _row(self, saturated: int) -> Row:
         known = self._rows.get(saturated)
         if known is None:
@@ -194,6 +213,37 @@ class TokenAutomaton:
         mask = self._distinct.setdefault(mask.tobytes(), mask)
         mask.setflags(write=False)
         return mask
+
+    # ------------------------------------------------------------------ rows on disk
+
+    @property
+    def num_rows(self) -> int:
+        """Number of mask rows at hand, those from disk included."""
+        return len(self._rows) + len(self._stored)
+
+    def export_rows(self) -> tuple[Ints, Ints, Ints]:
+        """Return (keys (n, 8), place of each row's mask (n,), distinct masks (m, words)), all int32."""
+        with self._lock:
+            by_key = dict(self._stored)
+            by_key |= {self._parser.key_of(saturated): row.mask for saturated, row in self._rows.items()}
+            masks = {mask.tobytes(): mask for mask in by_key.values()}
+        number = {data: index for index, data in enumerate(masks)}
+        keys = np.frombuffer(b"".join(by_key), np.int32).reshape(-1, 8)
+        place = np.array([number[mask.tobytes()] for mask in by_key.values()], np.int32)
+        table = np.array(list(masks.values()), np.int32).reshape(-1, self._scans.num_words)
+        return keys, place, table
+
+    def import_rows(self, keys: Ints, place: Ints, masks: Ints) -> bool:
+        """Take rows that export_rows gave in another process; return False if their shapes do not fit."""
+        fits = keys.ndim == 2 and keys.shape[1] == 8 and place.shape == keys.shape[:1]
+        if not fits or masks.ndim != 2 or masks.shape[1] != self._scans.num_words or not len(masks):
+            return False
+        if place.min(initial=0) < 0 or place.max(initial=0) >= len(masks):
+            return False
+        masks.setflags(write=False)
+        with self._lock:
+            self._stored.update({key.tobytes(): masks[index] for key, index in zip(keys, place, strict=True)})
+        return True
 
     # ------------------------------------------------------------------ steps
 
@@ -221,8 +271,8 @@ class TokenAutomaton:
         return after
 
     def _can_end(self, configuration: int) -> bool:
-        checked = self._builder.spelling_costs
-        return checked is None or self._builder.is_within(configuration, checked)
+        cut = self._builder.spelling_cut
+        return cut is None or cut.allows(configuration)
 
     def _rejection(self, configuration: int, token_id: int, data: bytes) -> str:
         what = repr(data) if data else "a special or unknown token, which never is text"

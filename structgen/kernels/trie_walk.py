@@ -24,7 +24,7 @@ class DfaWalk:
     """What a DFA state means for a vocabulary.
 
     Attributes:
-        stay: (n, 3) int32, a row (node, state after it, ticks) for each trie node that holds a token and that the DFA survives.
+        stay: (n, 3) int32, a row (node, state, ticks) for each node that holds a token and that the DFA survives.
         exits: (m, 2) int32, a row (node, ticks) for each node whose parent ends a word, so that what follows the
             lexeme may go on there; ordered by the node's byte, then by node.
         exit_start: (257,) int32, where each byte's rows begin in exits.
@@ -37,9 +37,7 @@ class DfaWalk:
     ends: Ints
 
 
-def walk_dfa(
-    trie: ByteTrie, deepest: int, delta: Ints, tick_bytes: Bools, accepting: Bools, state: int
-) -> DfaWalk:
+def walk_dfa(trie: ByteTrie, deepest: int, delta: Ints, tick_bytes: Bools, accepting: Bools, state: int) -> DfaWalk:
     """Walk the whole trie from a DFA state.
 
     Args:
@@ -55,7 +53,17 @@ def walk_dfa(
     stay = np.empty((trie.num_nodes, 3), np.int32)
     exits = np.empty((trie.num_nodes, 2), np.int32)
     num_stay, num_exits = compiled.walk_dfa(
-        trie.node_byte, trie.subtree_end, trie.depth, trie.token_start, deepest, delta, tick_bytes, accepting, state, stay, exits
+        trie.node_byte,
+        trie.subtree_end,
+        trie.depth,
+        trie.token_start,
+        deepest,
+        delta,
+        tick_bytes,
+        accepting,
+        state,
+        stay,
+        exits,
     )
     return _sorted_walk(trie, stay[:num_stay].copy(), exits[:num_exits], accepting)
 
@@ -68,9 +76,7 @@ def _sorted_walk(trie: ByteTrie, stay: Ints, exits: Ints, accepting: Bools) -> D
     return DfaWalk(stay, np.ascontiguousarray(exits[order]), exit_start, ends)
 
 
-def walk_table(
-    trie: ByteTrie, deepest: int, parts: Ints, rows: Callable[[Ints], tuple[Ints, Bools]]
-) -> Ints:
+def walk_table(trie: ByteTrie, deepest: int, parts: Ints, rows: Callable[[Ints], tuple[Ints, Bools]]) -> Ints:
     """Walk parts of the trie over configurations, asking for unknown rows as they are met.
 
     Args:
@@ -93,7 +99,18 @@ def walk_table(
         pending = np.empty((size, 2), np.int32)
         first, last, origin = (np.ascontiguousarray(parts[:, k]) for k in range(3))
         num_found, num_pending = compiled.walk_table(
-            trie.node_byte, trie.subtree_end, trie.depth, trie.token_start, deepest, table, known, first, last, origin, found, pending
+            trie.node_byte,
+            trie.subtree_end,
+            trie.depth,
+            trie.token_start,
+            deepest,
+            table,
+            known,
+            first,
+            last,
+            origin,
+            found,
+            pending,
         )
         results.append(found[:num_found])
         nodes = pending[:num_pending, 0]

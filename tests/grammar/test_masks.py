@@ -8,23 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle import masks
 from oracle.strategies import grammars, vocabularies
+
 from structgen.config import Limits
-from structgen.errors import LimitError, TokenRejectedError, UnsatisfiableError, VocabularyError
-from structgen.grammar.compile import build_automaton
-from structgen.grammar.ir import Grammar
-from structgen.grammar.parser_state import ParserState
+from structgen.errors import TokenRejectedError, UnsatisfiableError, VocabularyError
+from structgen.grammar.build import build_automaton
+from structgen.grammar.ir import Choice, Grammar, Literal, Reference, Repeat
 from structgen.grammar.scan import VocabularyScans
 from structgen.grammar.spelling import Spelling
+from structgen.grammar.token_automaton import TokenAutomaton
 from structgen.vocabulary import Vocabulary
 
 
-def automaton_of(grammar: Grammar, vocabulary: Vocabulary):
-    return build_automaton(
-        grammar, VocabularyScans(vocabulary), Spelling(vocabulary), limits=Limits(), digest="test"
-    )
+def automaton_of(grammar: Grammar, vocabulary: Vocabulary) -> TokenAutomaton:
+    """Return the automaton, nothing of it cached."""
+    return build_automaton(grammar, VocabularyScans(vocabulary), Spelling(vocabulary), limits=Limits(), digest="test")
 
 
 def tokens_of(mask: np.ndarray, vocabulary: Vocabulary) -> set[int]:
+    """Return the ids whose bits are set."""
     return {i for i in range(vocabulary.size) if int(mask[i >> 5]) >> (i & 31) & 1}
 
 
@@ -34,7 +35,7 @@ def test_mask_equals_backward_search_at_every_state(grammar, vocabulary, data):
     (stop,) = vocabulary.stop_ids
     expected = masks.legal_tokens(grammar, vocabulary, b"")
     try:
-        state = ParserState(automaton_of(grammar, vocabulary))
+        state = automaton_of(grammar, vocabulary).start()
     except (UnsatisfiableError, VocabularyError):
         assert not expected
         assert not masks.may_end(grammar, b"")
@@ -63,7 +64,7 @@ def test_mask_equals_backward_search_at_every_state(grammar, vocabulary, data):
 def test_finishing_cost_is_inductive(grammar, vocabulary, data):
     """Unless the text may end, some legal token lowers the finishing cost; no budget at or over it fails."""
     try:
-        state = ParserState(automaton_of(grammar, vocabulary))
+        state = automaton_of(grammar, vocabulary).start()
     except (UnsatisfiableError, VocabularyError):
         return
     budget = state.tokens_to_end_bound + data.draw(st.integers(0, 4))
@@ -93,12 +94,12 @@ def test_finishing_cost_is_inductive(grammar, vocabulary, data):
 
 @given(grammars(), vocabularies(), st.data())
 def test_rollback_restores_and_states_do_not_disturb_each_other(grammar, vocabulary, data):
-    """advance then rollback restores the mask bit for bit; two states over one automaton are independent."""
+    """Advance then rollback restores the mask bit for bit; two states over one automaton are independent."""
     try:
         automaton = automaton_of(grammar, vocabulary)
     except (UnsatisfiableError, VocabularyError):
         return
-    state, other = ParserState(automaton), ParserState(automaton)
+    state, other = automaton.start(), automaton.start()
     for _ in range(4):
         before = state.mask().copy()
         legal = sorted(tokens_of(before, vocabulary))
@@ -114,4 +115,16 @@ def test_rollback_restores_and_states_do_not_disturb_each_other(grammar, vocabul
         state.advance(token)
 
         assert np.array_equal(fork.mask(), before)
-        assert np.array_equal(other.mask(), ParserState(automaton).mask())
+        assert np.array_equal(other.mask(), automaton.start().mask())
+
+
+def test_repeat_over_its_minimum_can_end():
+    """A repeat that has more items than its minimum already is still finished by the cost strategy."""
+    rules = {"s": Choice((Literal("éa".encode()), Repeat(Literal(b""), 0, 3, Reference("s"))))}
+    vocabulary = Vocabulary.from_bytes([b"a", "é".encode(), b""], stop_ids=[2])
+    state = automaton_of(Grammar(rules, "s"), vocabulary).start()
+
+    for token in [1, 0, 1, 0, 1]:
+        state.advance(token)
+
+    assert tokens_of(state.mask(), vocabulary) == {0}

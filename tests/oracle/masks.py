@@ -58,7 +58,9 @@ class Reader:
         """Return where the automaton may stand after the expression, as far as is known in this round."""
         match expr:
             case Literal(text=text):
-                return self.spelled(place, lambda at, byte: at + 1 if text[at : at + 1] == bytes([byte]) else None, len(text))
+                return self.spelled(
+                    place, lambda at, byte: at + 1 if text[at : at + 1] == bytes([byte]) else None, len(text)
+                )
             case Lexeme():
                 return self.lexeme(expr, place)
             case Choice(options=options):

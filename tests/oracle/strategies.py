@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from hypothesis import strategies as st
+
 from structgen.grammar import chardfa, dfa, encode
 from structgen.grammar.charset import CharSet
 from structgen.grammar.ir import Choice, Expr, Grammar, Lexeme, Literal, Reference, Repeat, Sequence
@@ -36,9 +37,7 @@ def lexemes(draw: st.DrawFn) -> Lexeme:
 
 def exprs(names: list[str]) -> st.SearchStrategy[Expr]:
     """Return expressions that may refer to the rules of these names."""
-    leaves: st.SearchStrategy[Expr] = st.one_of(
-        texts.map(Literal), lexemes(), st.sampled_from(names).map(Reference)
-    )
+    leaves: st.SearchStrategy[Expr] = st.one_of(texts.map(Literal), lexemes(), st.sampled_from(names).map(Reference))
 
     def extend(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
         parts = st.lists(inner, min_size=0, max_size=3).map(tuple)
@@ -60,7 +59,7 @@ def grammars(draw: st.DrawFn) -> Grammar:
 
 @st.composite
 def vocabularies(draw: st.DrawFn) -> Vocabulary:
-    """Draw a vocabulary: bytes may be missing, code points may exist only inside longer tokens, duplicates, empty tokens."""
+    """Draw a vocabulary: missing bytes, code points that exist only inside longer tokens, duplicates, empty tokens."""
     pieces = [b"a", b"b", "é".encode(), b"\xc3", b"\xa9", b"c"]
     token = st.lists(st.sampled_from(pieces), max_size=3).map(b"".join)
     tokens = draw(st.lists(token, min_size=1, max_size=7))

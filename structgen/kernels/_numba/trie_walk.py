@@ -17,7 +17,7 @@ _BOOLS = array(types.boolean)
 _OUT = types.int32[:, ::1]
 _TRIE = (array(types.uint8), _INTS, _INTS, _INTS, types.int64)
 _TABLE = array(types.int32, 2)
-_PAIR = types.UniTuple(types.int64, 2)
+_PAIR: Any = types.UniTuple(types.int64, 2)  # type: ignore[no-untyped-call]  # numba has no stubs
 
 Array = np.ndarray[Any, Any]
 
@@ -38,9 +38,9 @@ def walk_dfa(
 ) -> tuple[int, int]:
     """Walk the whole trie from one DFA state.
 
-    stay is (num_nodes, 3): (node, state, ticks) of each node with a token that the DFA survives; exits is (num_nodes, 2):
-    (node, ticks before it) of each child of a node at which a word may end, and (-node - 1, ticks) for a node with a
-    token at which a word ends. Returns the numbers of rows that were filled.
+    stay is (num_nodes, 3): (node, state, ticks) of each node with a token that the DFA survives; exits is
+    (num_nodes, 2): (node, ticks before it) of each child of a node at which a word may end. Returns the numbers of
+    rows that were filled.
     """
     num_nodes = node_byte.shape[0]
     states = np.empty(deepest + 1, np.int32)
@@ -91,8 +91,8 @@ def walk_table(
     """Walk parts of the trie over a table of configurations.
 
     Part k is the nodes first[k] to last[k] (siblings with their subtrees), entered from configuration origin[k].
-    found is (num_nodes, 2): (node, configuration) of each node with a token; pending is (num_nodes, 2): (node, configuration)
-    where the configuration's row is not known yet, so that the walk has to go on below the node later.
+    found is filled with (node, configuration) of each node with a token, pending with (node, configuration) where the
+    configuration's row is not known yet, so that the walk has to go on below the node later.
     """
     states = np.empty(deepest + 2, np.int32)
     num_found = 0

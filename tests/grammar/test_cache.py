@@ -1,0 +1,171 @@
+"""The compile cache: one automaton per key, rows that survive the process, damage that does not matter."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from oracle.strategies import class_star
+
+from structgen.config import Limits
+from structgen.grammar.cache import CacheOutcome, CompileCache
+from structgen.grammar.compile import compile_grammar
+from structgen.grammar.ir import Choice, Grammar, Lexeme, Literal, Reference, Sequence
+from structgen.grammar.token_automaton import TokenAutomaton
+from structgen.vocabulary import Vocabulary
+
+TOKENS = [b"a", b"b", b"ab", b"(", b")", b"()", b"))", b"<stop>"]
+
+
+def grammar_of(letters: str = "ab") -> Grammar:
+    """Return nested brackets around at most five letters."""
+    nested = Sequence((Literal(b"("), Reference("s"), Literal(b")")))
+    return Grammar({"s": Choice((nested, Lexeme(class_star(letters), 0, 5)))}, "s")
+
+
+def walk(automaton: TokenAutomaton) -> list[np.ndarray]:
+    """Return the masks along one text."""
+    state = automaton.start()
+    masks = [state.mask()]
+    for token in [3, 3, 2, 0, 6]:
+        state.advance(token)
+        masks.append(state.mask())
+    return masks
+
+
+@pytest.fixture
+def vocabulary() -> Vocabulary:
+    """Return a few tokens over two letters and brackets."""
+    return Vocabulary.from_bytes(TOKENS, stop_ids=[7])
+
+
+def test_same_grammar_is_compiled_once(vocabulary):
+    """Two compilations of equal grammars give one automaton; another grammar or vocabulary gives another."""
+    cache = CompileCache()
+
+    first, outcome = cache.compile(grammar_of(), vocabulary, Limits())
+    again, second_outcome = cache.compile(grammar_of(), vocabulary, Limits())
+    other, _ = cache.compile(grammar_of("a"), vocabulary, Limits())
+    elsewhere, _ = cache.compile(grammar_of(), Vocabulary.from_bytes(TOKENS, stop_ids=[7, 6]), Limits())
+
+    assert first is again
+    assert (outcome, second_outcome) == (CacheOutcome.MISS, CacheOutcome.MEMORY)
+    assert len({id(first), id(other), id(elsewhere)}) == 3
+
+
+def test_rows_come_back_from_disk(vocabulary, tmp_path):
+    """A second process finds the rows of the first, and they are the same bit for bit."""
+    cache = CompileCache(tmp_path)
+    automaton, _ = cache.compile(grammar_of(), vocabulary, Limits())
+    expected = walk(automaton)
+
+    assert cache.store(grammar_of(), automaton, Limits())
+    assert not cache.store(grammar_of(), automaton, Limits())
+
+    later = CompileCache(tmp_path)
+    restored, outcome = later.compile(grammar_of(), vocabulary, Limits())
+
+    assert outcome is CacheOutcome.DISK
+    assert all(np.array_equal(a, b) for a, b in zip(walk(restored), expected, strict=True))
+    assert restored.stats.rows == 0
+
+
+def test_restored_rows_obey_budgets(vocabulary, tmp_path):
+    """Near the end of a budget, rows from disk are cut like rows just made."""
+    cache = CompileCache(tmp_path)
+    automaton, _ = cache.compile(grammar_of(), vocabulary, Limits())
+    walk(automaton)
+    cache.store(grammar_of(), automaton, Limits())
+    restored, _ = CompileCache(tmp_path).compile(grammar_of(), vocabulary, Limits())
+    walk(restored)
+
+    for budget in range(1, 6):
+        assert np.array_equal(restored.start().mask_within(budget), automaton.start().mask_within(budget))
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "flipped", "other key"])
+def test_damaged_file_is_rebuilt(vocabulary, tmp_path, damage):
+    """A file that is not what was written is a miss, never an error and never a wrong row."""
+    cache = CompileCache(tmp_path)
+    automaton, _ = cache.compile(grammar_of(), vocabulary, Limits())
+    expected = walk(automaton)
+    cache.store(grammar_of(), automaton, Limits())
+    (path,) = tmp_path.glob("*.npz")
+    data = path.read_bytes()
+    if damage == "other key":
+        other, _ = cache.compile(grammar_of("a"), vocabulary, Limits())
+        other.start().mask()
+        cache.store(grammar_of("a"), other, Limits())
+        (other_path,) = set(tmp_path.glob("*.npz")) - {path}
+        data = other_path.read_bytes()
+    elif damage == "flipped":
+        data = data[:-400] + bytes(byte ^ 255 for byte in data[-400:-300]) + data[-300:]
+    else:
+        data = data[: len(data) // 2] if damage == "cut" else b""
+    path.write_bytes(data)
+
+    restored, outcome = CompileCache(tmp_path).compile(grammar_of(), vocabulary, Limits())
+
+    assert outcome is CacheOutcome.MISS
+    assert all(np.array_equal(a, b) for a, b in zip(walk(restored), expected, strict=True))
+
+
+def test_folder_is_bounded(vocabulary, tmp_path):
+    """The oldest files go when the folder outgrows its bound."""
+    cache = CompileCache(tmp_path, max_disk_mb=0)
+    automaton, _ = cache.compile(grammar_of(), vocabulary, Limits())
+    walk(automaton)
+    cache.store(grammar_of(), automaton, Limits())
+
+    assert not list(tmp_path.glob("*.npz"))
+
+
+def test_recompiling_for_ever_warns(vocabulary):
+    """A cache too small for its use says so."""
+    cache = CompileCache(max_automata=1)
+
+    for letters in ["a", "b", "a", "b"]:
+        cache.compile(grammar_of(letters), vocabulary, Limits())
+
+    with pytest.warns(UserWarning, match="max_automata"):
+        cache.compile(grammar_of("a"), vocabulary, Limits())
+
+
+def test_eight_threads_compile_and_walk_eight_grammars(vocabulary):
+    """Threads that share a cache and a vocabulary see the masks that one thread alone sees."""
+    letters = ["a", "b", "ab", "é", "aé", "bé", "abé", "c"]
+    texts = [[3, 0, 4] if "a" in one else [3, 1, 4] if "b" in one else [3, 4] for one in letters]
+
+    def masks_of(cache: CompileCache, one: str, tokens: list[int]) -> list[bytes]:
+        state = cache.compile(grammar_of(one), vocabulary, Limits())[0].start()
+        seen = [state.mask().tobytes()]
+        for token in tokens:
+            state.advance(token)
+            seen.append(state.mask().tobytes())
+        return [*seen, bytes([state.tokens_to_end_bound])]
+
+    alone = CompileCache()
+    expected = [masks_of(alone, one, tokens) for one, tokens in zip(letters, texts, strict=True)]
+    shared = CompileCache()
+    results: dict[int, list[list[bytes]]] = {}
+
+    def work(index: int) -> None:
+        order = [(index + shift) % 8 for shift in range(8)]
+        found = {place: masks_of(shared, letters[place], texts[place]) for place in order}
+        results[index] = [found[place] for place in range(8)]
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert results == dict.fromkeys(range(8), expected)
+
+
+def test_no_cache_compiles_anew(vocabulary):
+    """cache=None gives a new automaton each time."""
+    first = compile_grammar(grammar_of(), vocabulary, cache=None)
+
+    assert compile_grammar(grammar_of(), vocabulary, cache=None) is not first
