@@ -12,6 +12,17 @@ MARK_OF_KIND = {
     inspect.Parameter.VAR_KEYWORD: "**",
 }
 
+# What is handed out and not made by hand: the entry says where it comes from instead of how it is built.
+MADE_BY = {
+    "Generator": "`sg.Model.generator`",
+    "ParserState": "`sg.TokenAutomaton.start`",
+    "ReplayRecord": "`sg.Model.run`, in the report",
+    "Report": "`sg.Model.run`, in the result",
+    "Result": "`sg.Model.run`",
+    "TokenAutomaton": "`sg.compile`",
+    "Vocabulary": "`sg.Vocabulary.from_tokenizer` or `sg.Vocabulary.from_bytes`",
+}
+
 
 def first_sentence(value: Any) -> str:
     """Return the first paragraph of a docstring on one line, "" if there is none."""
@@ -73,6 +84,8 @@ def entry(name: str, value: Any) -> str:
     is_error = inspect.isclass(value) and issubclass(value, Exception)
     if inspect.isclass(value) and issubclass(value, Enum):
         lines += [f"One of {', '.join(f'`{member.value!r}`' for member in value)}.", ""]
+    elif name in MADE_BY:
+        lines += [f"Comes from {MADE_BY[name]}.", ""]
     elif callable(value) and not is_error:
         lines += ["```text", signature_of(name, value), "```", ""]
     lines += [first_sentence(value), ""]

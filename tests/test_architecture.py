@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "structgen"
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
 MAX_LINES = 400
+MAX_TEST_LINES = 600  # tables of cases are long, and belong together
 
 # Files that may be longer, each with its limit and the reason. A new entry is a commit of its own.
 LONGER: dict[str, tuple[int, str]] = {}
@@ -44,8 +45,9 @@ def test_the_architecture_names_no_module_that_is_gone(architecture: str) -> Non
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")) + sorted((ROOT / "tests").rglob("*.py")), ids=str)
 def test_files_stay_short(path: Path) -> None:
-    """A file does one thing: it has at most 400 lines, or an entry in LONGER that says why."""
-    limit, _ = LONGER.get(path.relative_to(ROOT).as_posix(), (MAX_LINES, ""))
+    """A file does one thing: it stays under the limit, or has an entry in LONGER that says why."""
+    usual = MAX_LINES if path.is_relative_to(PACKAGE) else MAX_TEST_LINES
+    limit, _ = LONGER.get(path.relative_to(ROOT).as_posix(), (usual, ""))
     assert len(path.read_text(encoding="utf-8").splitlines()) <= limit
 
 

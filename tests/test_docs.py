@@ -68,7 +68,7 @@ def pages_that_run() -> Iterator[Any]:
             yield pytest.param(page, id=name_of(page))
 
 
-@pytest.mark.parametrize("page", pages_that_run())
+@pytest.mark.parametrize("page", list(pages_that_run()))
 def test_the_python_of_a_page_runs_and_prints_what_it_says(
     page: Path,
     tmp_path: Path,
