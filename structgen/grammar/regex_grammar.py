@@ -130,7 +130,12 @@ def _lower(node: Node, edges: _Edges = _INNER) -> ir.Expr:
     counted = _counted(node, MAX_COPIES)
     if counted is not None:
         rest, low, high = counted
-        return ir.Lexeme(encode_utf8(to_chardfa(rest)), low, high, name="regex")
+        texts = to_chardfa(rest)
+        if texts.max_length is not None:
+            # A look-around has made the long repeat short.
+            shortened = texts.bounded(low, texts.max_length) if low <= texts.max_length else CharDfa.empty()
+            return ir.Lexeme(encode_utf8(shortened), 0, high, name="regex")
+        return ir.Lexeme(encode_utf8(texts), low, high, name="regex")
     node = _without_edges(node, edges)
     # Options of the whole text see the same edges apart. Else a cut could hide from a look-around what it looks
     # at, so the node must be one automaton or nothing.
