@@ -1,1 +1,108 @@
-"""structgen."""
+"""Typed objects from local language models: always valid, by construction.
+
+The public names, and nothing else. Each is imported when it is first used, so `import structgen` costs little.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from structgen.api import Model, check, compile, load
+    from structgen.config import Limits, PenaltyScope, Policy, Sampling, Speculation, Whitespace
+    from structgen.declarations import Choice, JsonSchema, Lark, Regex
+    from structgen.decode.prompt import Raw
+    from structgen.errors import (
+        BudgetError,
+        CompileError,
+        ConfirmationRequired,
+        DeclareError,
+        DecodeError,
+        GrammarSyntaxError,
+        LimitError,
+        NoLegalTokenError,
+        OptionError,
+        StructgenError,
+        TokenRejectedError,
+        UnsatisfiableError,
+        UnsupportedSchemaError,
+        UnsupportedTypeError,
+        VocabularyError,
+    )
+    from structgen.generator import Generator
+    from structgen.grammar.cache import CompileCache
+    from structgen.grammar.parser_state import ParserState
+    from structgen.grammar.token_automaton import TokenAutomaton
+    from structgen.report import ReplayRecord, Report, Result
+    from structgen.vocabulary import Vocabulary
+
+__all__ = [
+    "BudgetError",
+    "Choice",
+    "CompileCache",
+    "CompileError",
+    "ConfirmationRequired",
+    "DeclareError",
+    "DecodeError",
+    "Generator",
+    "GrammarSyntaxError",
+    "JsonSchema",
+    "Lark",
+    "LimitError",
+    "Limits",
+    "Model",
+    "NoLegalTokenError",
+    "OptionError",
+    "ParserState",
+    "PenaltyScope",
+    "Policy",
+    "Raw",
+    "Regex",
+    "ReplayRecord",
+    "Report",
+    "Result",
+    "Sampling",
+    "Speculation",
+    "StructgenError",
+    "TokenAutomaton",
+    "TokenRejectedError",
+    "UnsatisfiableError",
+    "UnsupportedSchemaError",
+    "UnsupportedTypeError",
+    "Vocabulary",
+    "VocabularyError",
+    "Whitespace",
+    "check",
+    "compile",
+    "load",
+]
+
+_HOMES = {
+    "api": ("Model", "check", "compile", "load"),
+    "config": ("Limits", "PenaltyScope", "Policy", "Sampling", "Speculation", "Whitespace"),
+    "declarations": ("Choice", "JsonSchema", "Lark", "Regex"),
+    "decode.prompt": ("Raw",),
+    "generator": ("Generator",),
+    "grammar.cache": ("CompileCache",),
+    "grammar.parser_state": ("ParserState",),
+    "grammar.token_automaton": ("TokenAutomaton",),
+    "report": ("ReplayRecord", "Report", "Result"),
+    "vocabulary": ("Vocabulary",),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    """Import the module that a public name lives in."""
+    if name not in __all__:
+        raise AttributeError(f"module 'structgen' has no attribute {name!r}")
+    # What has no home of its own is an error class.
+    value: object = getattr(importlib.import_module(f"structgen.{_HOME.get(name, 'errors')}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted(__all__)

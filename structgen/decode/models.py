@@ -44,11 +44,13 @@ class LoadedModel:
         model: a transformers causal language model, in evaluation mode, on its device.
         tokenizer: its tokenizer.
         name: what it was loaded by.
+        folder: the folder it was loaded from, None for a .gguf file, a hub id, or a model that was passed in.
     """
 
     model: Any
     tokenizer: Any
     name: str
+    folder: Path | None = None
 
 
 def load_model(name: str | os.PathLike[str] | None = None, *, device: str = "auto", dtype: str = "auto") -> LoadedModel:
@@ -67,13 +69,11 @@ def load_model(name: str | os.PathLike[str] | None = None, *, device: str = "aut
     where = _device(device)
     wanted = _dtype(dtype, where)
     source = MODEL_NAME if name is None else os.fspath(name)
-    if source == MODEL_NAME:
-        loaded = _from_pretrained(str(fetch_default_model()), wanted, local_only=True)
-    else:
-        loaded = _by_name(source, wanted)
-    model, tokenizer = loaded
+    path = fetch_default_model() if source == MODEL_NAME else Path(source).expanduser()
+    model, tokenizer = _by_name(path, source, wanted)
     check_model(model)
-    return LoadedModel(_prepare(model, where), tokenizer, source)
+    folder = path if (path / "config.json").is_file() else None
+    return LoadedModel(_prepare(model, where), tokenizer, source, folder)
 
 
 def wrap_model(model: Any, tokenizer: Any) -> LoadedModel:
@@ -90,8 +90,7 @@ def wrap_model(model: Any, tokenizer: Any) -> LoadedModel:
     return LoadedModel(model, tokenizer, str(getattr(model.config, "_name_or_path", "") or type(model).__name__))
 
 
-def _by_name(source: str, dtype: torch.dtype | str) -> tuple[Any, Any]:
-    path = Path(source).expanduser()
+def _by_name(path: Path, source: str, dtype: torch.dtype | str) -> tuple[Any, Any]:
     if path.is_dir():
         return _from_folder(path, dtype)
     if path.is_file():

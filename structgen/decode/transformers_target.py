@@ -111,7 +111,7 @@ def check_model(model: Any) -> None:
         raise OptionError(f"a transformers model is needed, not {type(model).__name__}")
     if getattr(config, "is_encoder_decoder", False):
         raise OptionError(f"{type(model).__name__} is an encoder-decoder; a causal language model is needed")
-    odd = sorted(set(getattr(_text_config(config), "layer_types", None) or ()) - _ATTENTION_LAYERS)
+    odd = sorted(set(getattr(text_config(config), "layer_types", None) or ()) - _ATTENTION_LAYERS)
     if odd:
         raise OptionError(
             f"{type(model).__name__} has layers ({', '.join(odd)}) whose cache cannot be rolled back; "
@@ -145,11 +145,12 @@ def _logits_width(model: Any) -> int:
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     if head is not None and hasattr(head, "weight"):
         return int(head.weight.shape[0])
-    width = getattr(_text_config(model.config), "vocab_size", None)
+    width = getattr(text_config(model.config), "vocab_size", None)
     if width is None:
         raise OptionError(f"{type(model).__name__} has no language model head; use AutoModelForCausalLM")
     return int(width)
 
 
-def _text_config(config: Any) -> Any:
-    return config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
+def text_config(config: Any) -> Any:
+    """Return the part of a configuration that is about text; most have no other."""
+    return config.gettext_config(decoder=True) if hasattr(config, "gettext_config") else config

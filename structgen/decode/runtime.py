@@ -1,0 +1,106 @@
+"""A loaded model as requests see it: its vocabulary, its prompts, a sequence of its own for each request."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import threading
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from structgen.decode.models import LoadedModel
+from structgen.decode.prompt import Prompt, encode_prompt
+from structgen.decode.target import Target
+from structgen.decode.transformers_target import TransformersTarget, text_config
+from structgen.errors import OptionError
+from structgen.vocabulary import Vocabulary
+
+
+class Runtime:
+    """What all requests of one model share; safe to use from several threads.
+
+    Attributes:
+        vocabulary: that of the tokenizer, with every stop id that model and tokenizer name.
+        context_length: most tokens of prompt and answer together, None if the model sets no bound.
+    """
+
+    def __init__(self, loaded: LoadedModel) -> None:
+        """Read the vocabulary.
+
+        Raises:
+            VocabularyError: the tokenizer does not say what bytes its tokens are.
+        """
+        self._loaded = loaded
+        # A fast tokenizer sets its truncation for each text, so two threads at once would meet in it.
+        self._tokenizer_lock = threading.Lock()
+        self.vocabulary = Vocabulary.from_tokenizer(loaded.tokenizer, stop_ids=_model_stop_ids(loaded.model))
+        length = getattr(text_config(loaded.model.config), "max_position_embeddings", None)
+        self.context_length: int | None = length if isinstance(length, int) and length > 0 else None
+
+    @property
+    def loaded(self) -> LoadedModel:
+        """The model and its tokenizer."""
+        return self._loaded
+
+    @property
+    def name(self) -> str:
+        """What the model was loaded by."""
+        return self._loaded.name
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder that the model was loaded from, None if it was none."""
+        return self._loaded.folder
+
+    @property
+    def dtype(self) -> str:
+        """Element type of the weights, such as "float32"."""
+        return str(self._loaded.model.dtype).removeprefix("torch.")
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return torch.device(self._loaded.model.device)
+
+    def encode(self, prompt: Prompt) -> tuple[int, ...]:
+        """Return the token ids of a prompt (see prompt.py).
+
+        Raises:
+            OptionError: it is no prompt, or the context has no room for an answer to it.
+        """
+        with self._tokenizer_lock:
+            token_ids = encode_prompt(self._loaded.tokenizer, prompt)
+        if self.context_length is not None and len(token_ids) >= self.context_length:
+            raise OptionError(
+                f"the prompt has {len(token_ids)} tokens and the model reads {self.context_length}, prompt and answer "
+                "together: shorten the prompt"
+            )
+        return tuple(token_ids)
+
+    def new_target(self) -> Target:
+        """Return an empty sequence."""
+        return TransformersTarget(self._loaded.model)
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """Return the versions of what takes part in a run."""
+    found = {}
+    for package in ("structgen", "torch", "transformers"):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = "not installed"  # used from a source folder
+    return found
+
+
+def _model_stop_ids(model: Any) -> list[int]:
+    """Return the end ids that the configurations of a model name; the tokenizer's own are the vocabulary's business."""
+    stops: list[int] = []
+    for config in (text_config(model.config), model.config, getattr(model, "generation_config", None)):
+        ids = getattr(config, "eos_token_id", None)
+        if ids is not None:
+            stops += [ids] if isinstance(ids, int) else list(ids)
+    return sorted(set(stops))

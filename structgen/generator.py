@@ -1,0 +1,192 @@
+"""Generator[T]: a model and an output type, bound and compiled once, called many times.
+
+Left out: how a type becomes a grammar (output_type.py) and a grammar an automaton (grammar/compile.py).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from structgen.config import Limits, Sampling, Speculation
+from structgen.errors import OptionError
+from structgen.report import ReplayRecord, Result
+
+if TYPE_CHECKING:
+    from structgen.config import Whitespace
+    from structgen.decode.loop import Request
+    from structgen.decode.prompt import Prompt
+    from structgen.decode.runtime import Runtime
+    from structgen.grammar.json_schema import PropertyOrder
+    from structgen.grammar.token_automaton import TokenAutomaton
+    from structgen.output_type import Declaration
+
+T = TypeVar("T")
+
+# Enough for most objects; a type whose shortest text is longer gets what it needs.
+_DEFAULT_MAX_TOKENS = 512
+
+# Generators that a model keeps for the types it was called with last; each holds a compiled automaton.
+_MAX_GENERATORS = 64
+
+
+class Generator(Generic[T]):
+    """Makes objects of one type with one model; safe to call from several threads."""
+
+    def __init__(
+        self, runtime: Runtime, declaration: Declaration[T], automaton: TokenAutomaton, compile_cache: str = "miss"
+    ) -> None:
+        """Bind what was compiled; use Model.generator to get one."""
+        self._runtime = runtime
+        self._declaration = declaration
+        self._automaton = automaton
+        self._compile_cache = compile_cache
+        self._num_kept_rows = 0
+
+    @property
+    def automaton(self) -> TokenAutomaton:
+        """The compiled output type."""
+        return self._automaton
+
+    def __call__(
+        self,
+        prompt: Prompt,
+        *,
+        sampling: Sampling | None = None,
+        max_tokens: int | None = None,
+        seed: int | None = None,
+        speculation: Speculation | None = None,
+    ) -> T:
+        """Return the object; the options are those of `run`."""
+        return self.run(prompt, sampling=sampling, max_tokens=max_tokens, seed=seed, speculation=speculation).value
+
+    def run(
+        self,
+        prompt: Prompt,
+        *,
+        sampling: Sampling | None = None,
+        max_tokens: int | None = None,
+        seed: int | None = None,
+        speculation: Speculation | None = None,
+    ) -> Result[T]:
+        """Return the object with its text, its tokens and a report.
+
+        Args:
+            prompt: a string (one user turn), a list of chat messages, or Raw.
+            sampling: how tokens are drawn; None is Sampling().
+            max_tokens: the text is complete within this many tokens; None is 512, or more where the type needs more.
+                What the context leaves after the prompt bounds it further.
+            seed: makes the call repeatable; None draws one, which the report records.
+            speculation: None or Speculation.off(): there are no drafters yet.
+
+        Raises:
+            BudgetError: no text of the type fits into max_tokens or the context.
+            OptionError: the prompt or an option is not usable.
+            NoLegalTokenError: the model or a bias leaves no legal token a probability.
+        """
+        from structgen.decode.loop import Decoding, Request
+        from structgen.decode.sampler import resolve_seed
+
+        if speculation is not None and not isinstance(speculation, Speculation):
+            raise OptionError(f"speculation must be a Speculation, not {type(speculation).__name__}")
+        if sampling is not None and not isinstance(sampling, Sampling):
+            raise OptionError(f"sampling must be a Sampling, not {type(sampling).__name__}")
+        state = self._automaton.start()
+        prompt_token_ids = self._runtime.encode(prompt)
+        # The compilation belongs to the first call; whoever calls again finds it done.
+        compile_cache, self._compile_cache = self._compile_cache, "hit"
+        request = Request(
+            prompt_token_ids=prompt_token_ids,
+            max_tokens=self._budget(max_tokens, len(prompt_token_ids), state.tokens_to_end_bound),
+            seed=resolve_seed(seed),
+            sampling=Sampling() if sampling is None else sampling,
+        )
+        decoding = Decoding(self._runtime.new_target(), state, self._runtime.vocabulary, request)
+        decoding.run()
+        self._keep_rows()
+        return Result(
+            value=self._declaration.parse(decoding.text),
+            text=decoding.text,
+            token_ids=tuple(decoding.token_ids),
+            report=decoding.trace.report(
+                compile_cache=compile_cache, record=self._record(request, tuple(decoding.token_ids))
+            ),
+        )
+
+    def _keep_rows(self) -> None:
+        """Write mask rows to the disk cache, each time that there are twice as many as were written last."""
+        num_rows = self._automaton.num_rows
+        if num_rows >= 2 * self._num_kept_rows and self._num_kept_rows != num_rows:
+            from structgen.grammar.compile import shared_cache
+
+            self._num_kept_rows = num_rows
+            shared_cache().store(self._declaration.grammar, self._automaton, Limits())
+
+    def _budget(self, max_tokens: int | None, num_prompt_tokens: int, needed: int) -> int:
+        """Return what the call may use: what was asked for, cut to what the context has left.
+
+        Raises:
+            OptionError: what the context has left is not enough, whatever was asked for.
+        """
+        budget = max(_DEFAULT_MAX_TOKENS, needed) if max_tokens is None else max_tokens
+        context = self._runtime.context_length
+        if context is None or not isinstance(budget, int):
+            return budget  # Request refuses what is no int
+        left = context - num_prompt_tokens
+        if left < needed <= budget:
+            raise OptionError(
+                f"the prompt leaves {left} of the model's {context} tokens, and this output needs at least {needed}: "
+                "shorten the prompt"
+            )
+        return min(budget, left)
+
+    def _record(self, request: Request, token_ids: tuple[int, ...]) -> ReplayRecord:
+        from structgen.decode.runtime import versions
+
+        return ReplayRecord(
+            versions=dict(versions()),
+            model=self._runtime.name,
+            dtype=self._runtime.dtype,
+            device=str(self._runtime.device),
+            vocabulary_digest=self._runtime.vocabulary.digest,
+            automaton_digest=self._automaton.digest,
+            seed=request.seed,
+            sampling=request.sampling,
+            max_tokens=request.max_tokens,
+            prompt_token_ids=request.prompt_token_ids,
+            token_ids=token_ids,
+        )
+
+
+class GeneratorPool:
+    """The generators of one model by what they were made from, so that calling a model again compiles nothing."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        """Start empty."""
+        self._runtime = runtime
+        self._lock = threading.RLock()
+        self._kept: OrderedDict[tuple[int, Whitespace, str], tuple[object, Generator[Any]]] = OrderedDict()
+
+    def get(self, output_type: object, whitespace: Whitespace, property_order: PropertyOrder) -> Generator[Any]:
+        """Return the generator of a type and its options, made now if it is not there."""
+        # By identity, and the type kept alive: equal types need not mean the same (Choice([1]) == Choice([True])).
+        key = (id(output_type), whitespace, property_order)
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key][1]
+            generator = self._make(output_type, whitespace, property_order)
+            self._kept[key] = (output_type, generator)
+            if len(self._kept) > _MAX_GENERATORS:
+                self._kept.popitem(last=False)
+            return generator
+
+    def _make(self, output_type: object, whitespace: Whitespace, property_order: PropertyOrder) -> Generator[Any]:
+        from structgen.grammar.cache import CacheOutcome
+        from structgen.grammar.compile import shared_cache
+        from structgen.output_type import lower
+
+        declaration = lower(output_type, whitespace=whitespace, property_order=property_order)
+        automaton, outcome = shared_cache().compile(declaration.grammar, self._runtime.vocabulary, Limits())
+        return Generator(self._runtime, declaration, automaton, "miss" if outcome is CacheOutcome.MISS else "hit")
