@@ -6,9 +6,9 @@ import inspect
 import re
 
 import pytest
-from error_table import CASES, Case, raised_by
 
 import structgen as sg
+from error_table import CASES, Case, raised_by
 from structgen import errors
 
 NODE = re.compile(
