@@ -148,6 +148,8 @@ class Ignored:
                 elif kept is not None:
                     row[column] = target
             rows.append(row)
+        if len(rows) == 1 and rows[0] == terminal.delta[0, representatives].tolist():
+            return terminal  # settled by the first byte of each word, and kept
         table = np.concatenate([terminal.delta, np.asarray(rows, np.int32)[:, class_of]])
         accepting = np.concatenate([terminal.accepting, np.zeros(len(rows), np.bool_)])
         return Dfa.build(table, accepting, start=num_states)

@@ -17,12 +17,13 @@ settled by the terminal after it. The contextual lexer is not available yet.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from lark.grammar import NonTerminal, Terminal
 from lark.tree import Tree
 
-from structgen.errors import GrammarSyntaxError, OptionError
+from structgen.errors import GrammarSyntaxError, LimitError, OptionError
 from structgen.grammar.ir import Choice, Expr, Grammar, Lexeme, Literal, Reference, Repeat, Sequence, walk
 from structgen.grammar.lark_grammar.ignored import Ignored
 from structgen.grammar.lark_grammar.reader import Reading, read_grammar
@@ -41,14 +42,19 @@ def lower_lark(text: str, start: str = "start", lexer: str = "dynamic") -> Gramm
 
     Raises:
         GrammarSyntaxError: Lark refuses the grammar, or it holds what is not supported here.
-        LimitError: a terminal, a template or the ignored terminals grow too large.
+        LimitError: a terminal, a template or the ignored terminals grow too large, or groups are nested too deeply.
         OptionError: the lexer is unknown or not available.
     """
     if lexer == "contextual":
         raise OptionError('lexer="contextual" is not available yet; use lexer="dynamic" (every split counts)')
     if lexer != "dynamic":
         raise OptionError(f'lexer={lexer!r} is not known; use lexer="dynamic"')
-    return _Lowering(read_grammar(text, start)).grammar(start)
+    try:
+        return _Lowering(read_grammar(text, start)).grammar(start)
+    except RecursionError as error:
+        raise LimitError(
+            "groups are nested too deeply; name parts as rules", "nesting", sys.getrecursionlimit()
+        ) from error
 
 
 class _Lowering:

@@ -56,7 +56,7 @@ def read_grammar(text: str, start: str) -> Reading:
         reading = _expand(loaded, text)
         if sum(map(_count_alternatives, reading.rules.values())) <= MAX_ALTERNATIVES and start in reading.rules:
             Lark(loaded, parser="earley", lexer="dynamic_complete", start=start)
-    except (GrammarSyntaxError, LimitError):
+    except (GrammarSyntaxError, LimitError, RecursionError):
         raise
     except Exception as error:  # the loader also lets AssertionError, ValueError, KeyError, OSError and re.error out
         raise _syntax_error(error, text) from error
@@ -152,7 +152,9 @@ def _syntax_error(error: Exception, text: str) -> GrammarSyntaxError:
     if isinstance(error, VisitError):
         return _syntax_error(error.orig_exc, text)
     if isinstance(error, UnexpectedInput):
-        return GrammarSyntaxError("the Lark grammar cannot be read here", error.line, error.column)
+        token = getattr(error, "token", None)
+        what = "this" if token is None else repr(str(token))
+        return GrammarSyntaxError(f"Lark grammar: {what} is not expected here", error.line, error.column)
     message = _message(error)
     found = _POSITION.search(message)
     if found is not None:
@@ -165,17 +167,25 @@ def _syntax_error(error: Exception, text: str) -> GrammarSyntaxError:
 
 
 def _message(error: Exception) -> str:
-    if isinstance(error, re.error):
-        return f"regular expression '{error.pattern!s}': {error.msg}"
     if isinstance(error, OSError):
         return f"the imported grammar {error.filename!r} is not found"
-    message = str(error.args[0] if error.args else "").split("\n\n")[0].strip(" :\n") or type(error).__name__
-    terminals = [argument.user_repr() for argument in error.args[1:] if isinstance(argument, TerminalDef)]
-    return f"{message} ({', '.join(terminals)})" if terminals else message
+    pattern, fault = getattr(error, "pattern", None), getattr(error, "msg", None)  # of re.error and regex.error
+    if fault is not None:
+        return f"regular expression '{pattern}': {fault}"
+    message = str(error.args[0] if error.args else "").split("\n\n")[0].strip(" :\n")
+    if not message:
+        return f"Lark's loader stops with {type(error).__name__}"
+    terminals = ", ".join(argument.user_repr() for argument in error.args[1:] if isinstance(argument, TerminalDef))
+    if terminals and "zero-width" in message:
+        return f"terminal {terminals} can match the empty text, which Lark's dynamic lexer refuses; use '+' for '*'"
+    return f"{message} ({terminals})" if terminals else message
 
 
 def _names_in(error: Exception, message: str) -> Iterator[str]:
-    """Yield what a message speaks about, most telling first: a terminal, quoted names, the last words."""
+    """Yield what a message speaks about, most telling first: a pattern, a terminal, quoted names, the last words."""
+    pattern = getattr(error, "pattern", None)  # of re.error and regex.error
+    if isinstance(pattern, str):
+        yield f"/{pattern}/"
     for argument in error.args[1:]:
         if isinstance(argument, TerminalDef):
             yield argument.pattern.raw or argument.name

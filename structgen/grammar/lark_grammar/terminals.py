@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 
@@ -16,6 +17,7 @@ from structgen.grammar.ir import Lexeme, Literal
 from structgen.grammar.lark_grammar.first_match import first_match_language
 from structgen.grammar.lark_grammar.reader import Reading, locate
 
+_POSITION = re.compile(r" \(line 1, column (\d+)\)$")
 _PROSE = tuple(b" aeimnorstAEIMNORST")
 
 
@@ -35,9 +37,10 @@ def terminal_dfa(name: str, reading: Reading) -> Dfa:
     try:
         dfa = _pattern_dfa(pattern.to_regexp())
     except GrammarSyntaxError as error:
-        raise _refusal(name, reading, str(error)) from error
+        raise _refusal(name, reading, _POSITION.sub(r", at column \1 of it", str(error))) from error
     except LimitError as error:
-        raise LimitError(f"terminal {_shown(name, pattern)}: {error}", error.limit, error.size) from error
+        message = str(error).rsplit(" (limit ", 1)[0]
+        raise LimitError(f"terminal {_shown(name, pattern)}: {message}", error.limit, error.size) from error
     if dfa.is_empty:
         raise _refusal(name, reading, "no text matches it by itself; a look-around at its edge has nothing to look at")
     if dfa.accepts_empty:
