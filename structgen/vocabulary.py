@@ -199,8 +199,7 @@ class Vocabulary:
         except UnicodeDecodeError as error:
             text, valid = data[: error.start].decode(), error.start
         ids = list(self.text_encoder(text))
-        pieces = [self.token_bytes(i) for i in ids]
-        if not all(pieces) or b"".join(pieces) != data[:valid]:
+        if self.decode(ids) != data[:valid]:
             ids = self._longest_match(data[:valid])
         return ids + self._longest_match(data[valid:])
 

@@ -6,6 +6,7 @@ text, joined, must be the text.
 
 import functools
 import json
+import re
 
 import pytest
 from hypothesis import example, given
@@ -19,6 +20,7 @@ CORPUS = [
     "The quick brown fox jumps over the lazy dog, and the dog does not mind the fox at all.",
     '{"name": "Anna", "age": 31, "tags": ["a", "b"], "nested": {"ok": true, "none": null}}',
     "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich. 日本語のテキスト。 日本語",
+    "xbcd ybcd zbcd wbcd vbcd xab yab zab xabcd",  # merging b and c first is not the longest match of abcd
     "def f(x):\n    return x + 1\n\n\nprint(f(2))\n",
 ] * 5
 BYTE_PIECES = [f"<0x{byte:02X}>" for byte in range(256)]
@@ -161,6 +163,18 @@ def test_encode_is_canonical(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_encode_adds_no_space_in_front_of_a_word(kind):
+    """A word without a space before it gets the ids that the bare model gives its letters, not a greedy spelling."""
+    model, vocabulary = tokenizer_of(kind).model, vocabulary_of(kind)
+    greedy = Vocabulary.from_bytes([vocabulary.token_bytes(i) for i in range(vocabulary.size)])
+    text = "".join(re.findall("[a-z]+", "".join(CORPUS[:5])))
+    words = {text[i : i + length] for length in range(2, 9) for i in range(len(text))}
+    encoded = {word: vocabulary.encode(word.encode()) for word in words}
+    assert encoded == {word: [token.id for token in model.tokenize(word)] for word in words}
+    assert any(encoded[word] != greedy.encode(word.encode()) for word in words)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_trie_holds_what_the_ids_spell(kind):
     """Every id that spells something stands in the trie, and no special one does."""
     vocabulary = vocabulary_of(kind)
@@ -235,14 +249,15 @@ def test_unknown_token_spells_nothing():
 
 
 def test_unicode_normalisation_does_not_change_what_is_encoded():
-    """A tokenizer that composes characters still spells the decomposed ones that it is asked for."""
-    tokenizer = byte_level(add_prefix_space=False)
+    """A tokenizer that composes characters spells the decomposed ones that it is asked for, by its own merges."""
+    pieces = [*sorted(pre_tokenizers.ByteLevel.alphabet()), "bc", "bcd", "ab"]
+    vocab = {piece: i for i, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(models.BPE(vocab, [("b", "c"), ("bc", "d"), ("a", "b")]))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])
     vocabulary = Vocabulary.from_tokenizer(tokenizer, cache_dir=None)
-    for text in ("The fox", "e\u0301"):
-        assert vocabulary.decode(vocabulary.encode(text.encode())) == text.encode()
-    # Not the greedy fall-back: the merges of the model apply.
-    assert vocabulary.encode("e\u0301 dog".encode())[-1] == tokenizer.token_to_id("Ġdog")
+    ids = vocabulary.encode("Abcd e\u0301 abcd".encode())
+    assert [vocabulary.token_bytes(i) for i in ids] == [b"A", b"bcd", b" ", b"e", b"\xcc", b"\x81", b" ", b"a", b"bcd"]
 
 
 def word_piece():

@@ -59,7 +59,7 @@ def test_the_token_that_follows_an_answer_in_the_template_stops(template, expect
     "template",
     [
         "{{ raise_exception('system message required') }}<|im_end|>",
-        "{% for m in messages %}{% if m['role'] == 'system' %}{{ m['content'] }}<|im_end|>{% endif %}{% endfor %}",
+        "<s>{% for m in messages %}{% if m['role'] == 'system' %}{{ m['content'] }}<|im_end|>{% endif %}{% endfor %}",
         "{{ messages[7]['content'].strip() }}<|im_end|><|eot_id|>",
     ],
 )
@@ -81,7 +81,8 @@ def test_an_ordinary_token_that_stops_is_no_spelling_any_more():
 
 def test_special_tokens_of_the_transformers_layer_spell_nothing():
     """A pad token that is an ordinary piece for the backend is masked, as transformers skips it."""
-    tokenizer = tokenizer_with(pad_token="!")
+    tokenizer = tokenizer_with()
+    tokenizer.pad_token = "!"
     bang = tokenizer.convert_tokens_to_ids("!")
     assert Vocabulary.from_tokenizer(tokenizer, cache_dir=None).token_bytes(bang) == b""
 
