@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import re
 from collections.abc import Iterator
@@ -12,9 +11,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from lark import Lark
 from lark.exceptions import LarkError, UnexpectedInput
-from oracle.recognise import accepts
 
-from structgen.errors import DeclareError, GrammarSyntaxError, LimitError, OptionError
+from oracle.recognise import accepts
+from structgen.errors import DeclareError, GrammarSyntaxError
 from structgen.grammar import ir
 from structgen.grammar.dfa import matches
 from structgen.grammar.lark_grammar import lower_lark
@@ -365,76 +364,6 @@ PYTHON = {
 def test_python_terminals(name: str) -> None:
     """Read the terminals of Lark's Python grammar as Lark does, look-around included."""
     assert_same(f"start: T\n%import {name} -> T", PYTHON[name])
-
-
-ERRORS = [
-    ("start: a", "'a' used but not defined", 1, 8),
-    ('start: "x"\n  b: (\n', "Expecting a value", 2, 7),
-    ('start: "x"\nstart: "y"', "more than once", 1, 1),
-    ('begin: "x"', "start rule 'start' is not defined", None, None),
-    ('start: A\nA: ""', "[Ee]mpty", None, None),
-    ("start: A\nA: /x*/", "terminal A can match the empty text", 2, 4),
-    ("start: A\nA: /(x)\\1/", "A.*back-reference.*column 4 of it", 2, 4),
-    ("start: A\nA: /(x/", "missing \\)", 2, 4),
-    ('start.x: "a"', "'x' is not expected", 1, 7),
-    ('start: "a".."zz"', "AssertionError", None, None),
-    ("start: A\n%declare A", "%declare A is not supported", 2, 1),
-    ("start: A\n  %declare A _B", "%declare A _B is not supported", 2, 3),
-    ("start: A\n%import common.NOPE -> A", "NOPE|'A'", None, None),
-    ("start: A\n%import nowhere.A", "nowhere", None, None),
-    ('start: t{"x"}\nt{a, b}: a b', "[Ww]rong number of template arguments", None, None),
-    ('start: A\nA: B\nB: A "x"', "[Rr]ecursion", None, None),
-    ('start: A\nA: b\nb: "x"', "Rules aren't allowed inside terminals", None, None),
-    ('start: "x"\n%ignore NOPE', "NOPE", 2, 9),
-    ('start: "x"~3..2', "[Bb]ad [Rr]ange", None, None),
-    ('start: "x" -> a | "x" -> b', "twice", None, None),
-    ('start: "\\x"', "Lark grammar", None, None),
-    ("start: A\nA: /x(?=y)/", "no text matches", 2, 4),
-    ("start: A\nA: /x(?=y*(?<=xy))y/", "reaches past its own place", 2, 4),
-    ('start: "\\ud800"', "surrogate", 1, 8),
-]
-
-
-@pytest.mark.parametrize(("grammar", "message", "line", "column"), ERRORS)
-def test_errors_are_ours_and_say_where(grammar: str, message: str, line: int | None, column: int | None) -> None:
-    """Refuse with GrammarSyntaxError, whatever Lark raises, and with the position where it can be known."""
-    with pytest.raises(GrammarSyntaxError, match=message) as caught:
-        lower_lark(grammar)
-    if line is not None:
-        assert (caught.value.line, caught.value.column) == (line, column)
-
-
-@given(st.text(alphabet='st:ar"x/|()[]{}*~1.%importAB_\\\n #?!->é', max_size=30))
-def test_any_text_is_read_or_refused(text: str) -> None:
-    """Let no error of Lark or of ours out but the declared ones, whatever is written."""
-    with contextlib.suppress(DeclareError, LimitError):
-        lower_lark(f'start: "x"\n{text}')
-
-
-def test_deep_nesting_is_refused() -> None:
-    """Give a limit, not a RecursionError, for very deep groups."""
-    for depth in (400, 3000):
-        with pytest.raises(LimitError, match="nested"):
-            lower_lark("start: " + "(" * depth + '"a"' + ")" * depth)
-
-
-def test_an_imported_declare_is_refused() -> None:
-    """Refuse a declared terminal that comes with an import."""
-    with pytest.raises(GrammarSyntaxError, match="%declare"):
-        lower_lark("start: file_input\n%import python.file_input\n")
-
-
-def test_a_template_without_end_is_refused() -> None:
-    """Stop at a limit where a template makes ever new templates."""
-    with pytest.raises(LimitError, match="template"):
-        lower_lark('start: t{"x"}\nt{a}: a t{u{a}}\nu{a}: a')
-
-
-@pytest.mark.parametrize(("lexer", "message"), [("contextual", "not available yet"), ("dynamik", "not known")])
-def test_other_lexers_are_refused(lexer: str, message: str) -> None:
-    """Refuse a lexer that is not there, instead of taking another in silence."""
-    with pytest.raises(OptionError, match=message):
-        lower_lark('start: "x"', lexer=lexer)
 
 
 def test_another_start_rule() -> None:
