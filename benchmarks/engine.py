@@ -1,4 +1,4 @@
-"""structgen as an engine of the yardsticks in ../shared/bench (maskbench.py, suite.py, micro.py): `--engine engine:Structgen`."""
+"""structgen as an engine of the shared yardsticks (maskbench.py, suite.py, micro.py): --engine engine:Structgen."""
 
 from __future__ import annotations
 

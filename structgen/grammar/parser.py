@@ -60,6 +60,7 @@ class Parser:
         self.configurations: list[tuple[tuple[Thread, ...], bool]] = []
         self._configuration_number: dict[tuple[tuple[Thread, ...], bool], int] = {}
         self._saturated: dict[int, int] = {}
+        self._steps: dict[int, int] = {}
         if productions.rules == ((),):
             self.start = self.intern_threads((), is_accepting=True)
         else:
@@ -216,6 +217,13 @@ class Parser:
 
     def step(self, configuration: int, byte: int) -> int:
         """Return the configuration after one more byte, DEAD if there is none."""
+        key = configuration << 8 | byte
+        known = self._steps.get(key)
+        if known is None:
+            known = self._steps[key] = self._step(configuration, byte)
+        return known
+
+    def _step(self, configuration: int, byte: int) -> int:
         moves = []
         for terminal, state, count, stack in self.configurations[configuration][0]:
             target = self.terminals[terminal].step(state, count, byte)

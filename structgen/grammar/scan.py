@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from structgen.grammar.dfa import Dfa
 from structgen.grammar.files import read_arrays, write_arrays
 from structgen.kernels import trie_walk
-from structgen.kernels.trie_walk import Bools, DfaWalk, Ints
+from structgen.kernels.trie_walk import Bools, CountedDfa, Ints, TrieWalker
 from structgen.trie import ByteTrie
 from structgen.vocabulary import Vocabulary
 
@@ -35,14 +35,17 @@ class DfaScan:
         ends: (k, 2) int32, the distinct (state, ticks) in which those tokens end.
         nodes: their trie nodes, grouped by where they end.
         group_start: (k + 1,) int32, where each group begins in nodes.
-        walk: where words end, and where what follows may go on (see kernels.trie_walk).
+        exits: (m, 2) int32, rows (node, ticks before it) of the nodes at which what follows a word may go on, by
+            the node's byte.
+        exit_start: (257,) int32, where each byte begins in exits.
     """
 
     row: Ints
     ends: Ints
     nodes: Ints
     group_start: Ints
-    walk: DfaWalk
+    exits: Ints
+    exit_start: Ints
 
     def add_to(self, mask: Ints, keep: Bools, trie: ByteTrie) -> None:
         """Add, in place, the tokens of the groups to keep, by way of the smaller side."""
@@ -72,7 +75,8 @@ class VocabularyScans:
         """
         self.vocabulary = vocabulary
         self.trie = vocabulary.trie
-        self.deepest = self.trie.max_depth
+        self._walker = TrieWalker(self.trie)
+        self.deepest = self._walker.deepest
         self.num_words = (vocabulary.size + 31) // 32
         self._cache_dir = None if cache_dir is None else cache_dir / "scans" / vocabulary.digest[:32]
         self._max_scans = max_scans
@@ -99,7 +103,7 @@ class VocabularyScans:
         with self._lock:
             known = self._token_costs.get(dfa.digest)
             if known is None:
-                known = trie_walk.token_costs(self.trie, self.deepest, dfa.delta, dfa.accepting, INFINITE)
+                known = self._walker.token_costs(_uncounted(dfa), INFINITE)
                 self._token_costs[dfa.digest] = known
             return known
 
@@ -108,37 +112,52 @@ class VocabularyScans:
         return np.zeros(self.num_words, np.int32)
 
     def _compute(self, dfa: Dfa, state: int) -> DfaScan:
-        walk = trie_walk.walk_dfa(self.trie, self.deepest, dfa.delta, dfa.tick_bytes, dfa.accepting, state)
+        walk = self._walker.walk(_uncounted(dfa), state, 0, self._walker.whole)
         row = self.new_row()
-        trie_walk.set_tokens_(row, np.ascontiguousarray(walk.stay[:, 0]), self.trie)
-        key = walk.stay[:, 1].astype(np.int64) * (self.deepest + 1) + walk.stay[:, 2]
-        order = np.argsort(key, kind="stable")
-        distinct, start = np.unique(key[order], return_index=True)
-        ends = np.column_stack(np.divmod(distinct, self.deepest + 1)).astype(np.int32)
-        group_start = np.append(start, len(key)).astype(np.int32)
-        nodes = np.ascontiguousarray(walk.stay[order, 0])
+        nodes = np.ascontiguousarray(walk.stay[:, 0])
+        trie_walk.set_tokens_(row, nodes, self.trie)
         row.setflags(write=False)
-        # The rows of the walk are all in the groups now.
-        scan = DfaScan(row, ends, nodes, group_start, replace(walk, stay=walk.stay[:0].copy()))
-        if self._cache_dir is not None and len(nodes) + len(walk.exits) >= _DEAR_NUM_ROWS:
-            arrays = {"row": row, "ends": ends, "nodes": nodes, "group_start": group_start}
-            walked = {"exits": walk.exits, "exit_start": walk.exit_start, "word_ends": walk.ends}
-            write_arrays(self._path(dfa, state), arrays | walked)
+        # Ends as one small number each, so that sorting them is a radix sort.
+        width = self.deepest + 1
+        key = walk.stay[:, 1] * width + walk.stay[:, 2]
+        distinct = np.flatnonzero(np.bincount(key, minlength=1))
+        group = np.zeros(int(key.max(initial=0)) + 1, np.uint16 if len(distinct) < 1 << 16 else np.int64)
+        group[distinct] = np.arange(len(distinct))
+        order = np.argsort(group[key], kind="stable")
+        group_start = np.searchsorted(group[key[order]], np.arange(len(distinct) + 1)).astype(np.int32)
+        ends = np.column_stack(np.divmod(distinct, width)).astype(np.int32)
+        scan = DfaScan(row, ends, nodes[order], group_start, *self._exits(walk.exits))
+        if self._cache_dir is not None and len(nodes) + len(scan.exits) >= _DEAR_NUM_ROWS:
+            write_arrays(self._path(dfa, state), {field.name: getattr(scan, field.name) for field in fields(scan)})
         return scan
+
+    def _exits(self, ends: Ints) -> tuple[Ints, Ints]:
+        """Return (rows (node, ticks) of the children of the nodes at which words end, by byte; start of each byte)."""
+        ticks = np.full(self.trie.num_nodes, -1, np.int32)
+        ticks[ends[:, 0]] = ends[:, 1]
+        above = ticks[self.trie.parent]
+        above[0] = -1
+        nodes = np.flatnonzero(above >= 0).astype(np.int32)
+        by_byte = np.argsort(self.trie.node_byte[nodes], kind="stable")
+        nodes = nodes[by_byte]
+        exit_start = np.searchsorted(self.trie.node_byte[nodes], np.arange(257)).astype(np.int32)
+        return np.column_stack([nodes, above[nodes]]), exit_start
 
     def _load(self, dfa: Dfa, state: int) -> DfaScan | None:
         if self._cache_dir is None:
             return None
-        names = ("row", "ends", "nodes", "group_start", "exits", "exit_start", "word_ends")
-        arrays = read_arrays(self._path(dfa, state), names)
+        arrays = read_arrays(self._path(dfa, state), [field.name for field in fields(DfaScan)])
         if arrays is None:
             return None
-        row, ends, nodes, group_start, exits, exit_start, word_ends = (arrays[name] for name in names)
-        row.setflags(write=False)
-        walk = DfaWalk(np.empty((0, 3), np.int32), exits, exit_start, word_ends)
-        return DfaScan(row, ends, nodes, group_start, walk)
+        arrays["row"].setflags(write=False)
+        return DfaScan(**arrays)
 
     def _path(self, dfa: Dfa, state: int) -> Path:
         if self._cache_dir is None:
             raise ValueError("these scans have no directory")
         return self._cache_dir / f"{dfa.digest.hex()[:40]}-{state}.npz"
+
+
+def _uncounted(dfa: Dfa) -> CountedDfa:
+    no_bound = np.zeros(dfa.num_states, np.int32)
+    return CountedDfa(dfa.delta, dfa.tick_bytes, dfa.accepting, no_bound, no_bound)

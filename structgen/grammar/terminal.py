@@ -14,8 +14,9 @@ import numpy as np
 from structgen.errors import LimitError
 from structgen.grammar.dfa import Dfa
 from structgen.grammar.ir import Lexeme
+from structgen.kernels.trie_walk import CountedDfa
 
-UNBOUNDED = 1 << 40
+UNBOUNDED = 1 << 30
 """Stands for "no longest word" in Terminal.most."""
 
 MAX_UNROLLED_STATES = 50_000
@@ -40,6 +41,8 @@ class Terminal:
         edges: per state, (next state, whether it ticks, ascending bytes that lead there).
         name: for messages.
         is_counted: whether a counter goes with the state.
+        counted_dfa: the same for the kernels.
+        num_bytes: (num_states,), how many bytes a state goes on with.
     """
 
     dfa: Dfa
@@ -51,6 +54,8 @@ class Terminal:
     edges: tuple[tuple[Edge, ...], ...]
     name: str
     is_counted: bool
+    counted_dfa: CountedDfa
+    num_bytes: tuple[int, ...]
 
     @property
     def key(self) -> tuple[bytes, int, int | None, bool]:
@@ -97,30 +102,39 @@ def build_terminal(lexeme: Lexeme, *, allow_counter: bool = True) -> tuple[Termi
     dfa, low, high = lexeme.dfa, lexeme.min_length, lexeme.max_length
     if dfa.is_empty:
         return None, False
-    need, most = _lengths(dfa)
-    if low <= need[0]:
-        low = 0
-    if high is not None and most[0] <= high:
-        high = None
-    if (high is not None and need[0] > high) or most[0] < low:
-        return None, False
-    has_empty_word = bool(dfa.accepting[0]) and low == 0
-    if (low > 0 or high is not None) and not (allow_counter and _lengths_have_no_gap(dfa, need, most, low, high)):
-        dfa, low, high = _multiplied_out(dfa, low, high, lexeme.name), 0, None
-        if dfa.is_empty:
+    if low > 0 or high is not None:
+        need, most = _lengths(dfa)
+        low = 0 if low <= need[0] else low
+        high = None if high is not None and most[0] <= high else high
+        if (high is not None and need[0] > high) or most[0] < low:
             return None, False
+    has_empty_word = dfa.accepts_empty and low == 0
+    if (low > 0 or high is not None) and not (allow_counter and _lengths_have_no_gap(dfa, low, high)):
+        dfa, low, high = _multiplied_out(dfa, low, high, lexeme.name), 0, None
     if has_empty_word:
         dfa = _without_empty_word(dfa)
-        if dfa.is_empty:
-            return None, True
-    return make_terminal(dfa, low, high, free_text=lexeme.free_text, name=lexeme.name), has_empty_word
+    if dfa.is_empty:
+        return None, has_empty_word
+    return _make_terminal(dfa, low, high, lexeme), has_empty_word
 
 
-def make_terminal(dfa: Dfa, low: int, high: int | None, *, free_text: bool, name: str) -> Terminal:
-    """Return a terminal over the DFA, with its distances and edge lists computed."""
-    need, most = _lengths(dfa)
+def _make_terminal(dfa: Dfa, low: int, high: int | None, lexeme: Lexeme) -> Terminal:
     is_counted = low > 0 or high is not None
-    return Terminal(dfa, low, high, free_text, need, most, _edges_of(dfa), name, is_counted)
+    need, most = _lengths(dfa) if is_counted else ((0,) * dfa.num_states, (UNBOUNDED,) * dfa.num_states)
+    counted_dfa = CountedDfa(
+        dfa.delta,
+        dfa.tick_bytes,
+        dfa.accepting,
+        np.array(need, np.int32),
+        np.array(most, np.int32),
+        low,
+        -1 if high is None else high,
+    )
+    edges = _edges_of(dfa)
+    num_bytes = tuple(sum(len(group) for _, _, group in row) for row in edges)
+    return Terminal(
+        dfa, low, high, lexeme.free_text, need, most, edges, lexeme.name, is_counted, counted_dfa, num_bytes
+    )
 
 
 def _edges_of(dfa: Dfa) -> tuple[tuple[Edge, ...], ...]:
@@ -143,6 +157,7 @@ def tick_edges(dfa: Dfa) -> list[list[tuple[int, int]]]:
     return result
 
 
+@lru_cache(maxsize=1024)
 def _lengths(dfa: Dfa) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the fewest and the most ticks from each state to acceptance."""
     if not dfa.tick_bytes.any():
@@ -180,20 +195,37 @@ def _reaching(edges: list[list[tuple[int, int]]], goal: set[int]) -> set[int]:
 
 
 def _on_ticking_cycle(edges: list[list[tuple[int, int]]]) -> set[int]:
-    """Return the states from which a cycle with at least one tick starts."""
-    reach: list[set[int]] = []
-    for start in range(len(edges)):
-        seen, todo = {start}, [start]
-        while todo:
-            for target, _ in edges[todo.pop()]:
-                if target not in seen:
-                    seen.add(target)
-                    todo.append(target)
-        reach.append(seen)
-    return {s for s in range(len(edges)) for target, tick in edges[s] if tick and s in reach[target]}
+    """Return the sources of the ticking edges that lie on a cycle: both ends in one strongly connected part."""
+    # Tarjan's algorithm, on an explicit stack.
+    index: dict[int, int] = {}
+    low: dict[int, int] = {}
+    part: dict[int, int] = {}
+    open_states: list[int] = []
+    work = [(0, iter(edges[0]))]
+    index[0] = low[0] = 0
+    open_states.append(0)
+    while work:
+        state, rest = work[-1]
+        for target, _ in rest:
+            if target not in index:
+                index[target] = low[target] = len(index)
+                open_states.append(target)
+                work.append((target, iter(edges[target])))
+                break
+            if target not in part:
+                low[state] = min(low[state], index[target])
+        else:
+            work.pop()
+            if work:
+                low[work[-1][0]] = min(low[work[-1][0]], low[state])
+            if low[state] == index[state]:
+                while state not in part:
+                    part[open_states.pop()] = state
+    return {state for state, row in enumerate(edges) for target, tick in row if tick and part[state] == part[target]}
 
 
-def _lengths_have_no_gap(dfa: Dfa, need: tuple[int, ...], most: tuple[int, ...], low: int, high: int | None) -> bool:
+@lru_cache(maxsize=1024)
+def _lengths_have_no_gap(dfa: Dfa, low: int, high: int | None) -> bool:
     """Return whether from each state every length from its fewest to its most ticks can be reached.
 
     The lengths form a unary language of an automaton with n states, which is periodic from n * n on; so
@@ -202,6 +234,7 @@ def _lengths_have_no_gap(dfa: Dfa, need: tuple[int, ...], most: tuple[int, ...],
     n = dfa.num_states
     if n > _MAX_GAP_CHECK_STATES:
         return False
+    need, most = _lengths(dfa)
     horizon = min(max(low, high or 0), n * n + n) + 1
     window = (1 << (horizon + 1)) - 1
     edges = tick_edges(dfa)

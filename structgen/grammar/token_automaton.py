@@ -38,7 +38,7 @@ class AutomatonStats:
         rows: mask rows worked out.
         distinct_rows: rows that differ.
         terminals: lexemes of the grammar.
-        memory_bytes: rows and byte tables.
+        memory_bytes: the distinct rows.
         compile_seconds: time until the first state was there.
     """
 
@@ -109,7 +109,7 @@ class TokenAutomaton:
                 rows=len(self._rows),
                 distinct_rows=len(self._distinct),
                 terminals=len(self._parser.terminals),
-                memory_bytes=row_bytes + self._builder.num_table_rows * 1024,
+                memory_bytes=row_bytes,
                 compile_seconds=self._compile_seconds,
             )
 
@@ -260,7 +260,7 @@ class TokenAutomaton:
         with self._lock:
             after = configuration if data else DEAD
             for byte in data:
-                after = self._builder.next_configuration(after, byte)
+                after = self._parser.step(after, byte)
                 if after == DEAD:
                     break
             if after == DEAD or not self._can_end(after):
@@ -283,10 +283,11 @@ class TokenAutomaton:
         forced = bytearray()
         with self._lock:
             while len(forced) < _MAX_FORCED_BYTES and not self._parser.configurations[configuration][1]:
-                row = self._builder.byte_row(configuration)
-                (choices,) = np.nonzero(row >= 0)
+                successors = self._parser.successors(configuration)
+                if len(successors) != 1:
+                    break
+                ((configuration, choices),) = successors.items()
                 if len(choices) != 1:
                     break
-                forced.append(int(choices[0]))
-                configuration = int(row[choices[0]])
+                forced.append(choices[0])
         return bytes(forced)

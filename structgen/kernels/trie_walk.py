@@ -1,13 +1,11 @@
-"""Walk the byte trie of a vocabulary over an automaton: which tokens live, and where they end.
+"""Walk the byte trie of a vocabulary over the DFA of a lexeme: which tokens live, where they end, where words end.
 
-Two forms: over the DFA of one lexeme (the result is the same in every grammar, so it is kept), and over
-a table of configurations that may be partly unknown. Knows neither grammar nor model; the obvious forms
-at the end of the file are what the compiled ones are tested against.
+Knows neither grammar nor model; what follows a word is the caller's. The obvious forms at the end of the file
+are what the compiled ones (_numba/trie_walk.py) are tested against.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,102 +18,95 @@ Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class DfaWalk:
-    """What a DFA state means for a vocabulary.
+class CountedDfa:
+    """A DFA with bounds on the number of counted steps of a word.
 
     Attributes:
-        stay: (n, 3) int32, a row (node, state, ticks) for each node that holds a token and that the DFA survives.
-        exits: (m, 2) int32, a row (node, ticks) for each node whose parent ends a word, so that what follows the
-            lexeme may go on there; ordered by the node's byte, then by node.
-        exit_start: (257,) int32, where each byte's rows begin in exits.
-        ends: (k, 2) int32, a row (node, ticks) for each node that holds a token and at which a word ends.
+        delta: (num_states, 256) int32, next state or -1.
+        tick_bytes: (num_states, 256), True where a byte starts a counted unit.
+        accepting: (num_states,).
+        need: (num_states,) int32, fewest ticks from a state to acceptance.
+        most: (num_states,) int32, most ticks from a state to acceptance.
+        low: least number of ticks of a word.
+        high: greatest number of ticks of a word, -1 for no bound.
+    """
+
+    delta: Ints
+    tick_bytes: Bools
+    accepting: Bools
+    need: Ints
+    most: Ints
+    low: int = 0
+    high: int = -1
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Walk:
+    """What a walk found.
+
+    Attributes:
+        stay: (n, 3) int32, rows (node, state, count) of the nodes that hold a token and that the DFA survives.
+        exits: (m, 2) int32, rows (node, count) of the nodes at which a word may end and below which the trie goes on.
     """
 
     stay: Ints
     exits: Ints
-    exit_start: Ints
-    ends: Ints
 
 
-def walk_dfa(trie: ByteTrie, deepest: int, delta: Ints, tick_bytes: Bools, accepting: Bools, state: int) -> DfaWalk:
-    """Walk the whole trie from a DFA state.
+class TrieWalker:
+    """Walks one trie, over and over, with the same scratch memory; for one thread at a time."""
 
-    Args:
-        trie: the vocabulary.
-        deepest: trie.max_depth (passed in: it takes a pass over the trie).
-        delta: (num_states, 256), next state or -1.
-        tick_bytes: (num_states, 256), True where a byte starts a counted unit.
-        accepting: (num_states,).
-        state: where to start.
-    """
-    from structgen.kernels._numba import trie_walk as compiled
+    def __init__(self, trie: ByteTrie) -> None:
+        """Take the trie; memory is allocated at the first walk."""
+        self.trie = trie
+        self.deepest = trie.max_depth
+        self.whole = np.array([[1, trie.num_nodes]], np.int32) if trie.num_nodes > 1 else np.empty((0, 2), np.int32)
+        self._stay = np.empty((0, 3), np.int32)
+        self._exits = np.empty((0, 2), np.int32)
 
-    stay = np.empty((trie.num_nodes, 3), np.int32)
-    exits = np.empty((trie.num_nodes, 2), np.int32)
-    num_stay, num_exits = compiled.walk_dfa(
-        trie.node_byte,
-        trie.subtree_end,
-        trie.depth,
-        trie.token_start,
-        deepest,
-        delta,
-        tick_bytes,
-        accepting,
-        state,
-        stay,
-        exits,
-    )
-    return _sorted_walk(trie, stay[:num_stay].copy(), exits[:num_exits], accepting)
+    def walk(self, dfa: CountedDfa, state: int, count: int, parts: Ints) -> Walk:
+        """Walk parts of the trie from a DFA state.
 
+        Args:
+            dfa: what the tokens are read by.
+            state: where to start.
+            count: ticks so far.
+            parts: (n, 2) int32, rows (first node, node after the last): siblings with their subtrees, apart from
+                each other.
+        """
+        from structgen.kernels._numba import trie_walk as compiled
 
-def _sorted_walk(trie: ByteTrie, stay: Ints, exits: Ints, accepting: Bools) -> DfaWalk:
-    ends = np.ascontiguousarray(stay[accepting[stay[:, 1]]][:, [0, 2]])
-    exit_byte = trie.node_byte[exits[:, 0]]
-    order = np.argsort(exit_byte, kind="stable")
-    exit_start = np.searchsorted(exit_byte[order], np.arange(257)).astype(np.int32)
-    return DfaWalk(stay, np.ascontiguousarray(exits[order]), exit_start, ends)
-
-
-def walk_table(trie: ByteTrie, deepest: int, parts: Ints, rows: Callable[[Ints], tuple[Ints, Bools]]) -> Ints:
-    """Walk parts of the trie over configurations, asking for unknown rows as they are met.
-
-    Args:
-        trie: the vocabulary.
-        deepest: trie.max_depth (passed in: it takes a pass over the trie).
-        parts: (n, 3) int32, rows (first node, node after the last, configuration before the first).
-        rows: called with configurations whose rows are needed; returns the table (num_configurations, 256), next
-            configuration or -1, and known (num_configurations,), True where the row is filled.
-
-    Returns:
-        (m, 2) int32, a row (node, configuration after it) for each node that holds a token and is reached.
-    """
-    from structgen.kernels._numba import trie_walk as compiled
-
-    results = []
-    while len(parts):
-        table, known = rows(np.unique(parts[:, 2]))
-        size = int((parts[:, 1] - parts[:, 0]).sum())
-        found = np.empty((size, 2), np.int32)
-        pending = np.empty((size, 2), np.int32)
-        first, last, origin = (np.ascontiguousarray(parts[:, k]) for k in range(3))
-        num_found, num_pending = compiled.walk_table(
-            trie.node_byte,
-            trie.subtree_end,
-            trie.depth,
-            trie.token_start,
-            deepest,
-            table,
-            known,
-            first,
-            last,
-            origin,
-            found,
-            pending,
+        trie = self.trie
+        if not len(self._stay):
+            self._stay = np.empty((trie.num_nodes, 3), np.int32)
+            self._exits = np.empty((trie.num_nodes, 2), np.int32)
+        first, last = np.ascontiguousarray(parts[:, 0]), np.ascontiguousarray(parts[:, 1])
+        # fmt: off
+        num_stay, num_exits = compiled.walk(
+            trie.node_byte, trie.subtree_end, trie.depth, trie.token_start, self.deepest,
+            dfa.delta, dfa.tick_bytes, dfa.accepting, dfa.need, dfa.most, dfa.low, dfa.high,
+            state, count, first, last, self._stay, self._exits,
         )
-        results.append(found[:num_found])
-        nodes = pending[:num_pending, 0]
-        parts = np.stack([nodes + 1, trie.subtree_end[nodes], pending[:num_pending, 1]], axis=1)
-    return np.concatenate(results) if results else np.empty((0, 2), np.int32)
+        # fmt: on
+        return Walk(self._stay[:num_stay].copy(), self._exits[:num_exits].copy())
+
+    def token_costs(self, dfa: CountedDfa, infinite: int) -> Ints:
+        """Return (num_states,): fewest tokens, each wholly inside the DFA, from a state to acceptance, counts aside.
+
+        Args:
+            dfa: whose words the tokens spell.
+            infinite: stands for "cannot".
+        """
+        from structgen.kernels._numba import trie_walk as compiled
+
+        trie = self.trie
+        # fmt: off
+        result: Ints = compiled.token_costs(
+            trie.node_byte, trie.subtree_end, trie.depth, trie.token_start, self.deepest,
+            dfa.delta, dfa.accepting, infinite,
+        )
+        # fmt: on
+        return result
 
 
 def set_tokens_(mask: Ints, nodes: Ints, trie: ByteTrie) -> None:
@@ -123,24 +114,6 @@ def set_tokens_(mask: Ints, nodes: Ints, trie: ByteTrie) -> None:
     from structgen.kernels._numba import trie_walk as compiled
 
     compiled.set_tokens(mask, nodes, trie.token_start, trie.token_ids)
-
-
-def token_costs(trie: ByteTrie, deepest: int, delta: Ints, accepting: Bools, infinite: int) -> Ints:
-    """Return (num_states,): fewest tokens, each wholly inside the DFA, from a state to acceptance.
-
-    Args:
-        trie: the vocabulary.
-        deepest: trie.max_depth (passed in: it takes a pass over the trie).
-        delta: (num_states, 256), next state or -1.
-        accepting: (num_states,).
-        infinite: stands for "cannot".
-    """
-    from structgen.kernels._numba import trie_walk as compiled
-
-    result: Ints = compiled.token_costs(
-        trie.node_byte, trie.subtree_end, trie.depth, trie.token_start, deepest, delta, accepting, infinite
-    )
-    return result
 
 
 def length_costs(edges: Ints, accepting: Bools, num_lengths: int, infinite: int) -> Ints:
@@ -162,22 +135,50 @@ def length_costs(edges: Ints, accepting: Bools, num_lengths: int, infinite: int)
 # ---------------------------------------------------------------------------------- obvious forms, for the tests
 
 
-def reference_walk_dfa(trie: ByteTrie, delta: Ints, tick_bytes: Bools, accepting: Bools, state: int) -> DfaWalk:
-    """Do what walk_dfa does, one node after the other, from each node's parent."""
-    at: dict[int, tuple[int, int]] = {0: (state, 0)}
-    stay, exits = [], []
-    for node in range(1, trie.num_nodes):
-        parent, byte = int(trie.parent[node]), int(trie.node_byte[node])
-        if parent not in at:
-            continue
-        before, ticks = at[parent]
-        if parent != 0 and accepting[before]:
-            exits.append((node, ticks))
-        after = int(delta[before, byte])
-        if after >= 0:
-            at[node] = (after, ticks + int(tick_bytes[before, byte]))
+def reference_walk(trie: ByteTrie, dfa: CountedDfa, state: int, count: int, parts: Ints) -> Walk:
+    """Do what TrieWalker.walk does, one node after the other, each from its parent."""
+    stay: list[tuple[int, int, int]] = []
+    exits: list[tuple[int, int]] = []
+    for first, last in parts.tolist():
+        at = {int(trie.parent[first]): (state, count)}
+        for node in range(first, last):
+            if int(trie.parent[node]) not in at:
+                continue
+            before, so_far = at[int(trie.parent[node])]
+            byte = int(trie.node_byte[node])
+            after, total = int(dfa.delta[before, byte]), so_far + int(dfa.tick_bytes[before, byte])
+            if after < 0 or total + dfa.most[after] < dfa.low or 0 <= dfa.high < total + dfa.need[after]:
+                continue
+            at[node] = (after, total)
             if trie.token_start[node + 1] > trie.token_start[node]:
-                stay.append((node, *at[node]))
-    return _sorted_walk(
-        trie, np.array(stay, np.int32).reshape(-1, 3), np.array(exits, np.int32).reshape(-1, 2), accepting
-    )
+                stay.append((node, after, total))
+            if dfa.accepting[after] and total >= dfa.low and trie.subtree_end[node] > node + 1:
+                exits.append((node, total))
+    return Walk(np.array(stay, np.int32).reshape(-1, 3), np.array(exits, np.int32).reshape(-1, 2))
+
+
+def reference_token_costs(trie: ByteTrie, dfa: CountedDfa, infinite: int) -> Ints:
+    """Do what TrieWalker.token_costs does, by relaxing every edge until nothing changes."""
+    whole = np.array([[1, trie.num_nodes]], np.int32)
+    free = CountedDfa(dfa.delta, dfa.tick_bytes, dfa.accepting, dfa.need, dfa.most)
+    ends = [
+        set(reference_walk(trie, free, state, 0, whole).stay[:, 1].tolist()) if trie.num_nodes > 1 else set()
+        for state in range(len(dfa.accepting))
+    ]
+    cost = np.where(dfa.accepting, 0, infinite).astype(np.int32)
+    for _ in range(len(cost)):
+        for state, reached in enumerate(ends):
+            cost[state] = min([int(cost[state]), *(int(cost[end]) + 1 for end in reached)])
+    return np.minimum(cost, infinite).astype(np.int32)
+
+
+def reference_length_costs(edges: Ints, accepting: Bools, num_lengths: int, infinite: int) -> Ints:
+    """Do what length_costs does, by relaxing every edge until nothing changes."""
+    cost = np.full((num_lengths, len(accepting)), infinite, np.int32)
+    cost[0, accepting] = 0
+    for _ in range(num_lengths * len(accepting)):
+        for source, target, ticks in edges.tolist():
+            for length in range(ticks, num_lengths):
+                if cost[length - ticks, target] < infinite:
+                    cost[length, source] = min(cost[length, source], cost[length - ticks, target] + 1)
+    return cost

@@ -6,8 +6,8 @@ import threading
 
 import numpy as np
 import pytest
-from oracle.strategies import class_star
 
+from oracle.strategies import class_star
 from structgen.config import Limits
 from structgen.grammar.cache import CacheOutcome, CompileCache
 from structgen.grammar.compile import compile_grammar

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from oracle import masks
 from oracle.strategies import grammars, vocabularies
-
 from structgen.config import Limits
 from structgen.errors import TokenRejectedError, UnsatisfiableError, VocabularyError
 from structgen.grammar.build import build_automaton

@@ -22,8 +22,10 @@ _PAIR: Any = types.UniTuple(types.int64, 2)  # type: ignore[no-untyped-call]  # 
 Array = np.ndarray[Any, Any]
 
 
-@jit(_PAIR(*_TRIE, _TABLE, array(types.boolean, 2), _BOOLS, types.int64, _OUT, _OUT))
-def walk_dfa(
+@jit(
+    _PAIR(*_TRIE, _TABLE, array(types.boolean, 2), _BOOLS, _INTS, _INTS, *(types.int64,) * 4, _INTS, _INTS, _OUT, _OUT)
+)
+def walk(
     node_byte: Array,
     subtree_end: Array,
     depth: Array,
@@ -32,97 +34,57 @@ def walk_dfa(
     delta: Array,
     tick_bytes: Array,
     accepting: Array,
-    start: int,
+    need: Array,
+    most: Array,
+    low: int,
+    high: int,
+    state: int,
+    count: int,
+    first: Array,
+    last: Array,
     stay: Array,
     exits: Array,
 ) -> tuple[int, int]:
-    """Walk the whole trie from one DFA state.
+    """Walk parts of the trie from one DFA state with one count.
 
-    stay is (num_nodes, 3): (node, state, ticks) of each node with a token that the DFA survives; exits is
-    (num_nodes, 2): (node, ticks before it) of each child of a node at which a word may end. Returns the numbers of
-    rows that were filled.
+    Part k is the nodes first[k] to last[k]: siblings with their subtrees. stay is filled with (node, state, count) of
+    each node that holds a token and that the DFA survives, exits with (node, count) of each node below which what
+    follows a word may go on. Returns the numbers of rows that were filled.
     """
-    num_nodes = node_byte.shape[0]
     states = np.empty(deepest + 1, np.int32)
     counts = np.empty(deepest + 1, np.int32)
-    states[0] = start
-    counts[0] = 0
+    states[0] = state
+    counts[0] = count
     num_stay = 0
     num_exits = 0
-    i = 1
-    while i < num_nodes:
-        level = depth[i]
-        before = states[level - 1]
-        if accepting[before] and level > 1:
-            exits[num_exits, 0] = i
-            exits[num_exits, 1] = counts[level - 1]
-            num_exits += 1
-        after = delta[before, node_byte[i]]
-        if after < 0:
-            i = subtree_end[i]
-            continue
-        ticks = counts[level - 1] + tick_bytes[before, node_byte[i]]
-        if token_start[i + 1] > token_start[i]:
-            stay[num_stay, 0] = i
-            stay[num_stay, 1] = after
-            stay[num_stay, 2] = ticks
-            num_stay += 1
-        states[level] = after
-        counts[level] = ticks
-        i += 1
-    return num_stay, num_exits
-
-
-@jit(_PAIR(*_TRIE, _TABLE, _BOOLS, _INTS, _INTS, _INTS, _OUT, _OUT))
-def walk_table(
-    node_byte: Array,
-    subtree_end: Array,
-    depth: Array,
-    token_start: Array,
-    deepest: int,
-    table: Array,
-    known: Array,
-    first: Array,
-    last: Array,
-    origin: Array,
-    found: Array,
-    pending: Array,
-) -> tuple[int, int]:
-    """Walk parts of the trie over a table of configurations.
-
-    Part k is the nodes first[k] to last[k] (siblings with their subtrees), entered from configuration origin[k].
-    found is filled with (node, configuration) of each node with a token, pending with (node, configuration) where the
-    configuration's row is not known yet, so that the walk has to go on below the node later.
-    """
-    states = np.empty(deepest + 2, np.int32)
-    num_found = 0
-    num_pending = 0
     for k in range(first.shape[0]):
         i = first[k]
         end = last[k]
         base = depth[i] - 1
-        states[0] = origin[k]
         while i < end:
             level = depth[i] - base
-            after = table[states[level - 1], node_byte[i]]
+            before = states[level - 1]
+            after = delta[before, node_byte[i]]
             if after < 0:
                 i = subtree_end[i]
                 continue
-            if token_start[i + 1] > token_start[i]:
-                found[num_found, 0] = i
-                found[num_found, 1] = after
-                num_found += 1
-            if subtree_end[i] == i + 1:
-                i += 1
-            elif known[after]:
-                states[level] = after
-                i += 1
-            else:
-                pending[num_pending, 0] = i
-                pending[num_pending, 1] = after
-                num_pending += 1
+            total = counts[level - 1] + tick_bytes[before, node_byte[i]]
+            if total + most[after] < low or (high >= 0 and total + need[after] > high):
                 i = subtree_end[i]
-    return num_found, num_pending
+                continue
+            if token_start[i + 1] > token_start[i]:
+                stay[num_stay, 0] = i
+                stay[num_stay, 1] = after
+                stay[num_stay, 2] = total
+                num_stay += 1
+            if accepting[after] and total >= low and subtree_end[i] > i + 1:
+                exits[num_exits, 0] = i
+                exits[num_exits, 1] = total
+                num_exits += 1
+            states[level] = after
+            counts[level] = total
+            i += 1
+    return num_stay, num_exits
 
 
 @jit(types.void(types.int32[::1], _INTS, _INTS, _INTS))
