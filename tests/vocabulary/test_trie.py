@@ -81,7 +81,7 @@ def test_arrays_are_typed_and_read_only():
 def test_long_tokens_cost_no_more_than_their_length():
     """Tokens of ten thousand bytes that differ at the last one build in well under a second."""
     stem = b"x" * 10_000
-    begin = time.perf_counter()
+    begin = time.process_time()
     trie = ByteTrie.build([stem + b"a", stem + b"b", stem])
-    assert time.perf_counter() - begin < 2
+    assert time.process_time() - begin < 2
     assert trie.num_nodes == 10_003
