@@ -113,7 +113,8 @@ def read_strings(reader: Reader) -> Values | None:
     shape: StringShape | None = StringShape(low=low or 0, high=high)
     if pattern is not None and shape is not None:
         language = pattern_language(reader, "pattern", pattern)
-        shape = shape.intersect(StringShape(language.sure, exact=language.sure == language.possible))
+        possible = None if language.sure == language.possible else language.possible
+        shape = shape.intersect(StringShape(language.sure, possible=possible))
     if name is not None and shape is not None:
         shape = shape.intersect(_format(reader, name))
     kept = () if shape is None or (shape.is_empty and shape.exact) else (shape,)
@@ -248,7 +249,8 @@ def _named(reader: Reader, context: Context) -> ObjectShape:
     found = context.values(context.terms(child(reader.pointer, "propertyNames"))).strings
     if all(shape.words is not None for shape in found):
         words = sorted({word for shape in found for word in shape.words or ()})
-        return ObjectShape(properties=tuple((word, ANYTHING) for word in words), regions=())
+        listed = tuple((word, ANYTHING) for word in words)
+        return ObjectShape(listed, regions=(), appended=frozenset(words))
     try:
         keys = strings.language(found)
     except InexactError as error:

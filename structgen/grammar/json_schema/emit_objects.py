@@ -81,7 +81,7 @@ class _Plan:
 def object_rule(rules: Rules, shape: ObjectShape, layout: Layout) -> ir.Expr:
     """Return the expression for the objects of a shape."""
     plan = _plan(rules, _with_listed_keys(shape), layout)
-    if rules.any_order and len(plan.members) > 1:
+    if rules.any_order and plan.members and (len(plan.members) > 1 or plan.other is not None):
         return _any_order(rules, plan)
     if plan.low > plan.num_required or plan.high is not None:
         return _counted(rules, plan)

@@ -52,6 +52,7 @@ class ObjectShape:
         regions: disjoint regions of the other keys; a key in no region is forbidden.
         low: least number of keys.
         high: greatest number of keys, None for no bound.
+        appended: the declared names that no `properties` keyword gave; they follow those that one gave.
     """
 
     properties: tuple[tuple[str, Terms], ...] = ()
@@ -59,6 +60,7 @@ class ObjectShape:
     regions: tuple[Region, ...] = OPEN
     low: int = 0
     high: int | None = None
+    appended: frozenset[str] = frozenset()
 
     def value(self, name: str) -> Terms:
         """Return what the value under a key is; NOTHING where the key is forbidden."""
@@ -78,7 +80,8 @@ class ObjectShape:
         """Return the objects in both, None if there is none."""
         mine, yours = dict(self.properties), dict(other.properties)
         regions = [one.intersect(two) for one in self.regions for two in other.regions]
-        names = dict.fromkeys([*mine, *yours])
+        given = dict.fromkeys([*self._given, *other._given])
+        names = dict.fromkeys([*given, *mine, *yours])
         highs = [shape.high for shape in (self, other) if shape.high is not None]
         shape = ObjectShape(
             properties=tuple((name, both(self._look(mine, name), other._look(yours, name))) for name in names),
@@ -86,8 +89,13 @@ class ObjectShape:
             regions=tuple(region for region in regions if region is not None),
             low=max(self.low, other.low),
             high=min(highs, default=None),
+            appended=frozenset(name for name in names if name not in given),
         )
         return None if shape.is_empty else shape
+
+    @property
+    def _given(self) -> list[str]:
+        return [name for name, _ in self.properties if name not in self.appended]
 
     def _look(self, table: dict[str, Terms], name: str) -> Terms:
         return table[name] if name in table else self.value(name)
@@ -96,7 +104,12 @@ class ObjectShape:
         """Return the objects that also have these keys; new names are appended to the declared order."""
         known = dict(self.properties)
         new = tuple((name, self.value(name)) for name in names if name not in known)
-        shape = replace(self, properties=self.properties + new, required=self.required | set(names))
+        shape = replace(
+            self,
+            properties=self.properties + new,
+            required=self.required | set(names),
+            appended=self.appended | {name for name, _ in new},
+        )
         return None if shape.is_empty else shape
 
     def complement(self) -> tuple[ObjectShape, ...]:
@@ -108,7 +121,7 @@ class ObjectShape:
         parts: list[ObjectShape] = [missing(name) for name, _ in self.properties if name in self.required]
         for name, terms in self.properties:
             parts += [
-                ObjectShape(properties=((name, negated),), required=frozenset({name}))
+                ObjectShape(((name, negated),), required=frozenset({name}), appended=frozenset({name}))
                 for negated in negations(terms)
                 if terms != ANYTHING
             ]
@@ -130,9 +143,9 @@ class ObjectShape:
             )
         # Every declared key is there, or another part has the object: a forbidden key shows in the count.
         properties = tuple((name, ANYTHING) for name, _ in self.properties)
-        return (ObjectShape(properties, self.required, OPEN, low=len(names) + 1),)
+        return (ObjectShape(properties, self.required, OPEN, low=len(names) + 1, appended=self.required),)
 
 
 def missing(name: str) -> ObjectShape:
     """Return the objects without a key."""
-    return ObjectShape(properties=((name, NOTHING),))
+    return ObjectShape(properties=((name, NOTHING),), appended=frozenset({name}))

@@ -15,7 +15,6 @@ from functools import lru_cache
 from structgen.grammar import dfa as dfas
 from structgen.grammar import encode, ir, lexemes
 from structgen.grammar.chardfa import CharDfa
-from structgen.grammar.dfa import Dfa
 from structgen.grammar.json_schema.terms import InexactError
 
 _MAX_PRODUCT_STATES = 4000
@@ -27,6 +26,8 @@ class StringShape:
 
     Attributes:
         language: DFA over code points, None for every string.
+        possible: the strings that are members by some reading of the keyword (dialects of patterns differ),
+            None where that is the language itself. The complement is that of the possible ones.
         words: the members, where they were listed; then language is None and there are no bounds.
         low: least number of code points.
         high: greatest number of code points, None for no bound.
@@ -36,6 +37,7 @@ class StringShape:
     """
 
     language: CharDfa | None = None
+    possible: CharDfa | None = None
     words: frozenset[str] | None = None
     low: int = 0
     high: int | None = None
@@ -49,7 +51,12 @@ class StringShape:
             return not self.words
         if self.high is not None and self.low > self.high:
             return True
-        return self.language is not None and _is_empty(self.language, self.low, self.high)
+        upper = self._upper
+        return upper is not None and _is_empty(upper, self.low, self.high)
+
+    @property
+    def _upper(self) -> CharDfa | None:
+        return self.language if self.possible is None else self.possible
 
     @property
     def is_exact(self) -> bool:
@@ -69,12 +76,14 @@ class StringShape:
         exact = self.exact and other.exact
         for one, two in ((self, other), (other, self)):
             if one.words is not None:
-                shape = StringShape(words=frozenset(word for word in one.words if two.contains(word)), exact=exact)
-                return None if shape.is_empty and exact else shape
+                kept = frozenset(word for word in one.words if two.contains(word))
+                shape = StringShape(words=kept, exact=exact and two.possible is None)
+                return None if shape.is_empty and shape.exact else shape
         highs = [shape.high for shape in (self, other) if shape.high is not None]
-        languages = [shape.language for shape in (self, other) if shape.language is not None]
+        language, possible = _both(self.language, other.language), _both(self._upper, other._upper)
         shape = StringShape(
-            language=languages[0].intersection(languages[-1]) if languages else None,
+            language=language,
+            possible=None if possible == language else possible,
             low=max(self.low, other.low),
             high=min(highs, default=None),
             exact=exact,
@@ -88,12 +97,22 @@ class StringShape:
             return (StringShape(CharDfa.from_words(self.words).complement()),)
         parts: list[StringShape] = []
         if self.language is not None:
-            parts.append(StringShape(self.language.complement()))
+            outside = self.language.complement()
+            if self.possible is None:
+                parts.append(StringShape(outside))
+            else:
+                parts.append(StringShape(self.possible.complement(), possible=outside))
         if self.low > 0:
             parts.append(StringShape(high=self.low - 1))
         if self.high is not None:
             parts.append(StringShape(low=self.high + 1))
         return tuple(parts)
+
+
+def _both(first: CharDfa | None, second: CharDfa | None) -> CharDfa | None:
+    if first is None or second is None:
+        return first or second
+    return first if first == second else first.intersection(second)
 
 
 def spell(text: str) -> bytes:
@@ -137,22 +156,17 @@ def language(shapes: Iterable[StringShape]) -> CharDfa | None:
 
 def lower_string(shape: StringShape) -> ir.Lexeme:
     """Return the lexeme of a shape that is no list of words, both quotes included."""
-    language, low, high = shape.language, shape.low, shape.high
-    if language is not None and (low > 0 or high is not None) and (language.is_finite or shape.plain):
-        # A finite language has no room for a counter; a plain spelling has no ticks to count.
-        language, low, high = language.bounded(low, high), 0, None
-    if language is not None and shape.plain:
-        return _plain(language)
-    return replace(lexemes.json_string(language), min_length=low, max_length=high)
+    if shape.language is not None and shape.plain:
+        return replace(_plain(shape.language), min_length=shape.low, max_length=shape.high)
+    return lexemes.json_string(shape.language, min_length=shape.low, max_length=shape.high)
 
 
 @lru_cache(maxsize=256)
 def _plain(language: CharDfa) -> ir.Lexeme:
     """Return the lexeme of texts without escapes; the caller knows that they need none."""
-    body = encode.encode_utf8(language)
     quote = dfas.literal(b'"')
-    silent = Dfa.build(body.delta, body.accepting)
-    return ir.Lexeme(dfas.concatenation(dfas.concatenation(quote, silent), quote))
+    body = encode.encode_utf8(language)
+    return ir.Lexeme(dfas.concatenation(dfas.concatenation(quote, body), quote), name="string")
 
 
 @lru_cache(maxsize=1024)

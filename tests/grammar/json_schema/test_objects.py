@@ -1,0 +1,226 @@
+"""properties, required, additionalProperties, patternProperties, propertyNames, counts, dependencies, order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from json_cases import check, table
+from oracle.recognise import accepts
+from structgen.errors import UnsupportedSchemaError
+from structgen.grammar.json_schema import lower_schema
+
+INTEGER = {"type": "integer"}
+AB = {"a": INTEGER, "b": {"type": "string"}}
+
+
+@table(
+    (
+        "optional",
+        {"type": "object", "properties": AB, "additionalProperties": False},
+        ["{}", '{"a": 1}', '{"b": ""}', '{"a": 1, "b": ""}'],
+        ['{"a": ""}', '{"c": 1}', '~{"b": "", "a": 1}', '{"a": 1, }', "[]"],
+    ),
+    (
+        "required",
+        {"type": "object", "properties": AB, "required": ["b"], "additionalProperties": False},
+        ['{"b": ""}', '{"a": 1, "b": ""}'],
+        ['{"a": 1}', "{}"],
+    ),
+    (
+        "first required",
+        {"type": "object", "properties": AB, "required": ["a"], "additionalProperties": False},
+        ['{"a": 1}', '{"a": 1, "b": ""}'],
+        ['{"b": ""}', "{}"],
+    ),
+    (
+        "extra key begins like a declared one",
+        {"type": "object", "properties": {"num": INTEGER}},
+        ['{"nums": "x"}', '{"num": 3, "nums": null}', '{"nu": 0}', "{}"],
+        ['{"num": "x"}', '{"\\u006eum": "x"}', '~{"x": 1, "num": 1}'],
+    ),
+    (
+        "extra values",
+        {"type": "object", "properties": AB, "additionalProperties": INTEGER},
+        ['{"z": 1}', '{"a": 1, "y": 2, "z": 3}'],
+        ['{"z": ""}', '{"a": 1, "z": null}'],
+    ),
+    (
+        "required without a schema",
+        {"type": "object", "required": ["id"]},
+        ['{"id": null}', '{"id": 1, "b": 2}'],
+        ["{}", '{"b": 1}'],
+    ),
+    (
+        "required extra has the extra's schema",
+        {"type": "object", "required": ["id"], "additionalProperties": INTEGER},
+        ['{"id": 1, "b": 2}'],
+        ['{"id": ""}', "{}"],
+    ),
+    (
+        "forbidden key",
+        {"type": "object", "properties": {"a": True, "b": False}},
+        ['{"a": [{}]}', '{"c": 1}', "{}"],
+        ['{"b": 1}', '{"a": 1, "b": 1}'],
+    ),
+    ("any object", {"type": "object"}, ["{}", '{"": 1}', '{"a": {"b": {}}}'], ["[]", "{a: 1}", '{"a"}']),
+    (
+        "key spelling",
+        {"type": "object", "properties": {'q"\\é': INTEGER}, "additionalProperties": False},
+        ['{"q\\"\\\\é": 1}'],
+        ['~{"q\\"\\\\\\u00e9": 1}'],
+    ),
+    (
+        "pattern keys, closed",
+        {"type": "object", "patternProperties": {"^x_": INTEGER}, "additionalProperties": False},
+        ["{}", '{"x_a": 1}', '{"x_a": 1, "x_b": 2}'],
+        ['{"x_a": ""}', '{"y": 1}'],
+    ),
+    (
+        "pattern keys, open",
+        {"type": "object", "patternProperties": {"^x_": INTEGER}},
+        ['{"y": ""}', '{"x_": 1, "y": ""}'],
+        ['{"x_": ""}', '{"\\u0078_": ""}'],
+    ),
+    (
+        "patterns meet",
+        {"type": "object", "patternProperties": {"^x": {"minimum": 2}, "y$": {"maximum": 5}}},
+        ['{"xy": 3}', '{"x": 9}', '{"y": 0}'],
+        ['{"xy": 9}', '{"xy": 0}', '{"x": 0}'],
+    ),
+    (
+        "pattern and property",
+        {"type": "object", "properties": {"xa": {"minimum": 2}}, "patternProperties": {"^x": INTEGER}},
+        ['{"xa": 2}'],
+        ['{"xa": 1}', '{"xa": 2.5}'],
+    ),
+    (
+        "key names",
+        {"type": "object", "propertyNames": {"pattern": "^[a-c]+$"}},
+        ['{"ab": 1}', "{}"],
+        ['{"d": 1}', '{"": 1}'],
+    ),
+    (
+        "key names listed",
+        {"type": "object", "propertyNames": {"enum": ["u", "v"]}, "additionalProperties": INTEGER},
+        ['{"u": 1, "v": 2}', '{"v": 2}'],
+        ['{"w": 1}', '{"u": ""}'],
+    ),
+    ("no key names", {"type": "object", "propertyNames": False}, ["{}"], ['{"a": 1}']),
+    (
+        "one key",
+        {"type": "object", "additionalProperties": INTEGER, "minProperties": 1, "maxProperties": 1},
+        ['{"z": 1}'],
+        ["{}", '{"a": 1, "b": 2}'],
+    ),
+    ("some keys", {"type": "object", "minProperties": 1}, ['{"z": 1}', '{"z": 1, "y": 2}'], ["{}"]),
+    (
+        "few keys",
+        {"type": "object", "properties": AB, "maxProperties": 2},
+        ["{}", '{"a": 1, "z": 2}', '{"y": 1, "z": 2}'],
+        ['{"a": 1, "b": "", "z": 2}'],
+    ),
+    (
+        "counted declared keys",
+        {
+            "type": "object",
+            "properties": {"a": INTEGER, "b": INTEGER, "c": INTEGER},
+            "additionalProperties": False,
+            "minProperties": 2,
+            "maxProperties": 2,
+        },
+        ['{"a": 1, "b": 2}', '{"a": 1, "c": 2}', '{"b": 1, "c": 2}'],
+        ["{}", '{"a": 1}', '{"a": 1, "b": 2, "c": 3}'],
+    ),
+    (
+        "least beside required",
+        {"type": "object", "required": ["a"], "minProperties": 2},
+        ['{"a": 1, "b": 2}'],
+        ['{"a": 1}'],
+    ),
+    (
+        "dependent",
+        {
+            "type": "object",
+            "properties": {"card": INTEGER, "zip": INTEGER},
+            "additionalProperties": False,
+            "dependentRequired": {"card": ["zip"]},
+        },
+        ["{}", '{"zip": 1}', '{"card": 1, "zip": 2}'],
+        ['{"card": 1}'],
+    ),
+    (
+        "dependent schema",
+        {
+            "type": "object",
+            "properties": AB,
+            "additionalProperties": False,
+            "dependentSchemas": {"a": {"required": ["b"]}},
+        },
+        ["{}", '{"b": ""}', '{"a": 1, "b": ""}'],
+        ['{"a": 1}'],
+    ),
+    (
+        "nested",
+        {
+            "type": "object",
+            "properties": {"p": {"type": "object", "properties": {"q": INTEGER}, "required": ["q"]}},
+            "required": ["p"],
+        },
+        ['{"p": {"q": 1}}', '{"p": {"q": 1, "r": 2}, "s": 3}'],
+        ['{"p": {}}', "{}"],
+    ),
+)
+def test_objects(schema: Any, words: list[str], others: list[str]) -> None:
+    """Keys compare decoded, come in declared order, and others follow them."""
+    check(schema, words, others)
+
+
+@table(
+    (
+        "both optional",
+        {"type": "object", "properties": {"end": INTEGER, "start": INTEGER}, "additionalProperties": False},
+        ['{"end": 9, "start": 1}', '{"start": 1, "end": 9}', "{}"],
+        ['{"end": ""}', '{"z": 1}'],
+    ),
+    (
+        "others anywhere",
+        {"type": "object", "properties": AB, "required": ["a"]},
+        ['{"z": 1, "a": 2}', '{"b": "", "z": 1, "a": 2}'],
+        ['{"b": ""}', '{"z": 1}'],
+    ),
+    (
+        "one declared key",
+        {"type": "object", "properties": {"a": INTEGER}},
+        ['{"z": 1, "a": 2, "y": 3}'],
+        ['{"z": 1, "a": ""}'],
+    ),
+)
+def test_any_order(schema: Any, words: list[str], others: list[str]) -> None:
+    """With property_order="any" the order is free and nothing else changes."""
+    check(schema, words, others, property_order="any")
+
+
+@pytest.mark.parametrize("order", ["declared", "any"])
+def test_a_declared_key_is_not_repeated(order: Any) -> None:
+    """A declared key is written once."""
+    grammar = lower_schema({"type": "object", "properties": AB}, property_order=order)
+    assert not accepts(grammar, b'{"a": 1, "a": 2}')
+    assert not accepts(grammar, b'{"a": 1, "\\u0061": 2}')
+
+
+def test_repeated_keys_never_make_a_count() -> None:
+    """A least count that equal open keys could fake is refused; what is written once counts."""
+    with pytest.raises(UnsupportedSchemaError, match="minProperties"):
+        lower_schema({"type": "object", "minProperties": 2})
+    grammar = lower_schema({"type": "object", "maxProperties": 1})
+    assert not accepts(grammar, b'{"a": 1, "a": 2}')
+
+
+def test_thousands_of_keys_are_cheap() -> None:
+    """The grammar grows with the number of keys, not faster."""
+    schema = {"type": "object", "properties": {f"k{i}": {"type": "boolean"} for i in range(3000)}}
+    grammar = lower_schema({**schema, "additionalProperties": False})
+    assert accepts(grammar, b'{"k7": true, "k2999": false}')
+    assert len(grammar.rules) < 3100

@@ -1,0 +1,130 @@
+"""What is refused, by keyword and JSON pointer; what is unsatisfiable; and the table of keywords."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from structgen.errors import GrammarSyntaxError, LimitError, UnsatisfiableError, UnsupportedSchemaError
+from structgen.grammar.json_schema import lower_schema
+from structgen.grammar.json_schema.keywords import KEYWORDS, keyword_table
+
+
+@pytest.mark.parametrize("keyword", sorted(name for name, row in KEYWORDS.items() if row.status == "refused"))
+def test_refused_keywords_are_refused_where_they_stand(keyword: str) -> None:
+    """A keyword of the refused kind is never passed over, however deep it stands."""
+    with pytest.raises(UnsupportedSchemaError) as caught:
+        lower_schema({"type": "object", "properties": {"a/b": {"items": {keyword: {}}}}})
+    assert (caught.value.pointer, caught.value.keyword) == ("#/properties/a~1b/items", keyword)
+
+
+@pytest.mark.parametrize("keyword", sorted(name for name, row in KEYWORDS.items() if row.status == "annotation"))
+def test_annotations_change_nothing(keyword: str) -> None:
+    """A keyword of the annotation kind leaves the grammar as it is."""
+    with_it = lower_schema({"type": "integer", keyword: {"type": "string"}})
+    assert dict(with_it.rules) == dict(lower_schema({"type": "integer"}).rules)
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer", "keyword"),
+    [
+        ({"type": "string", "minimumLength": 3}, "#", "minimumLength"),
+        ({"type": "text"}, "#", "type"),
+        ({"minLength": -1}, "#", "minLength"),
+        ({"minLength": "1"}, "#", "minLength"),
+        ({"minimum": "1"}, "#", "minimum"),
+        ({"exclusiveMinimum": True}, "#", "exclusiveMinimum"),
+        ({"multipleOf": 0}, "#", "multipleOf"),
+        ({"required": "a"}, "#", "required"),
+        ({"required": [1]}, "#", "required"),
+        ({"properties": []}, "#", "properties"),
+        ({"properties": {"a": 1}}, "#/properties", "a"),
+        ({"items": [{}]}, "#", "items"),
+        ({"uniqueItems": True}, "#", "uniqueItems"),
+        ({"uniqueItems": "yes"}, "#", "uniqueItems"),
+        ({"type": "string", "pattern": "(a)\\1"}, "#", "pattern"),
+        ({"type": "string", "pattern": "("}, "#", "pattern"),
+        ({"type": "string", "format": "regex"}, "#", "format"),
+        ({"type": "string", "not": {"format": "date"}}, "#/not", "format"),
+        ({"anyOf": [{"oneOf": [{"format": "date"}, {"minLength": 1}]}]}, "#/anyOf/0/oneOf/0", "format"),
+        ({"type": "object", "not": {"additionalProperties": {"type": "integer"}}}, "#/not", "additionalProperties"),
+        ({"type": "object", "minProperties": 3}, "#", "minProperties"),
+        ({"dependentRequired": {"a": "b"}}, "#", "dependentRequired"),
+        ({"enum": ["\ud800"]}, "#", "enum"),
+        ({"const": 1e999}, "#", "const"),
+        ({"contains": {"const": 1}, "allOf": [{"contains": {"const": 2}}]}, "#", "contains"),
+        ({"$schema": "http://json-schema.org/draft-04/schema#"}, "#", "$schema"),
+    ],
+)
+def test_what_cannot_be_exact_is_refused(schema: Any, pointer: str, keyword: str) -> None:
+    """A misspelt, malformed or unsupported keyword is an error that names it and where it stands."""
+    with pytest.raises(UnsupportedSchemaError) as caught:
+        lower_schema(schema)
+    assert (caught.value.pointer, caught.value.keyword) == (pointer, keyword)
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer"),
+    [
+        (False, "#"),
+        ({"type": "integer", "exclusiveMinimum": 0, "exclusiveMaximum": 1}, "#"),
+        (
+            {
+                "type": "object",
+                "required": ["a"],
+                "properties": {"a": {"type": "string", "minLength": 2, "maxLength": 1}},
+            },
+            "#/properties/a",
+        ),
+        ({"type": "string", "pattern": "^a{5}$", "maxLength": 4}, "#"),
+        ({"type": "array", "minItems": 2, "maxItems": 1}, "#"),
+        ({"type": "string", "enum": [1, 2]}, "#"),
+        ({"allOf": [{"type": "string"}, {"type": "null"}]}, "#"),
+        (
+            {
+                "$defs": {"T": {"type": "object", "properties": {"t": {"$ref": "#/$defs/T"}}, "required": ["t"]}},
+                "$ref": "#/$defs/T",
+            },
+            "#",
+        ),
+        ({"type": "integer", "multipleOf": 7, "minimum": 1, "maximum": 6}, "#"),
+        ({"enum": []}, "#"),
+    ],
+)
+def test_contradictions_are_told(schema: Any, pointer: str) -> None:
+    """A schema that nothing satisfies is one clear error, with the pointer of the part that contradicts itself."""
+    with pytest.raises(UnsatisfiableError) as caught:
+        lower_schema(schema)
+    assert caught.value.pointer == pointer
+
+
+def test_an_impossible_optional_part_is_left_out() -> None:
+    """An optional property or branch that nothing satisfies is dropped, the rest stays."""
+    never = {"type": "integer", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+    grammar = lower_schema(
+        {"anyOf": [never, {"type": "object", "properties": {"a": never}, "additionalProperties": False}]}
+    )
+    assert len(grammar.rules) < 3
+
+
+@pytest.mark.parametrize("text", ["{", '{"a": NaN', "[1]", "1"])
+def test_a_schema_must_be_readable(text: str) -> None:
+    """A text that is no JSON, or no schema, is an error of ours."""
+    with pytest.raises((GrammarSyntaxError, UnsupportedSchemaError)):
+        lower_schema(text)
+
+
+def test_too_many_cases_are_a_limit() -> None:
+    """A schema that multiplies out into too many cases says so instead of running on."""
+    branches = [{"anyOf": [{"required": [f"k{i}{j}"]} for j in range(6)]} for i in range(6)]
+    with pytest.raises(LimitError) as caught:
+        lower_schema({"type": "object", "allOf": branches})
+    assert caught.value.limit == "shapes"
+
+
+def test_every_keyword_has_a_row() -> None:
+    """The table for the documentation lists each keyword once."""
+    lines = keyword_table().splitlines()
+    assert len(lines) == len(KEYWORDS) + 2
+    assert "| `minLength` | exact |" in keyword_table()
