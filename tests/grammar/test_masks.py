@@ -9,24 +9,10 @@ from hypothesis import strategies as st
 
 from oracle import masks
 from oracle.strategies import grammars, vocabularies
-from structgen.config import Limits
+from oracle.walks import automaton_of, tokens_of
 from structgen.errors import TokenRejectedError, UnsatisfiableError, VocabularyError
-from structgen.grammar.build import build_automaton
 from structgen.grammar.ir import Choice, Grammar, Literal, Reference, Repeat
-from structgen.grammar.scan import VocabularyScans
-from structgen.grammar.spelling import Spelling
-from structgen.grammar.token_automaton import TokenAutomaton
 from structgen.vocabulary import Vocabulary
-
-
-def automaton_of(grammar: Grammar, vocabulary: Vocabulary) -> TokenAutomaton:
-    """Return the automaton, nothing of it cached."""
-    return build_automaton(grammar, VocabularyScans(vocabulary), Spelling(vocabulary), limits=Limits(), digest="test")
-
-
-def tokens_of(mask: np.ndarray, vocabulary: Vocabulary) -> set[int]:
-    """Return the ids whose bits are set."""
-    return {i for i in range(vocabulary.size) if int(mask[i >> 5]) >> (i & 31) & 1}
 
 
 @given(grammars(), vocabularies(), st.data())
