@@ -202,6 +202,28 @@ def test_top_p_widens_until_it_has_the_mass() -> None:
     assert np.nonzero(law)[0].tolist() == list(range(4500))
 
 
+@pytest.mark.parametrize("spread", [0.05, 0.5, 1.5])
+@pytest.mark.parametrize("top_k", [None, 300, 1500])
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9, 0.999])
+@pytest.mark.filterwarnings("ignore:top_k and top_p")
+def test_wide_nuclei_equal_the_reference(spread: float, top_k: int | None, share: float) -> None:
+    """Prefixes of hundreds and thousands of tokens, with many equals among them, are those of a full sort."""
+    size, temperature = 2000, 1.3
+    noise = np.random.default_rng(int(share * 1000)).standard_normal(size) * spread
+    logits = (np.round(noise * 20) / 20).tolist()
+    weights = sorted((math.exp(x / temperature) for x in logits), reverse=True)
+    total, num = math.fsum(weights), int(share * size)
+    # Half way between two sums, so that rounding cannot decide.
+    top_p = (math.fsum(weights[:num]) + weights[num] / 2) / total
+    sampling = Sampling(temperature=temperature, top_p=top_p, top_k=top_k)
+    want = Reference(sampling, []).law(logits, set(range(size)), set())
+    made = sampler(sampling, size=size)
+    got = probabilities(made, torch.tensor(logits), step(range(size), size=size), temperature)
+    assert np.count_nonzero(want) == min(num + 1, top_k or size)
+    assert np.array_equal(got > 0, np.array(want) > 0)
+    assert np.allclose(got, want, rtol=3e-5)
+
+
 def test_the_stricter_truncation_wins() -> None:
     """Whichever of top_k and top_p keeps fewer decides."""
     logits = torch.tensor([3.0, 2.0, 1.0, 0.0])
