@@ -4,8 +4,8 @@
 
 One thread. The logits are random with the spread of a small language model; the share of legal tokens is that of a
 structural state (3 tokens), a mixed one (1 in 3) and the inside of a string (most of the vocabulary). Each is the
-median over rounds, in microseconds. The last table is the best of five texts by the whole loop over a model that costs
-nothing.
+median over rounds, in microseconds. The second table is the best of five texts by the whole loop over a model that
+costs nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ import torch
 from structgen.config import Sampling
 from structgen.decode.loop import Decoding, Request
 from structgen.decode.sampler import Sampler, Step
-from structgen.kernels.apply_mask import apply_mask_, apply_mask_reference_
-from structgen.kernels.gumbel import NoiseKey, gumbel_argmax, gumbel_argmax_reference
 from structgen.vocabulary import Vocabulary
 
 SIZES = (49_152, 128_256)
@@ -65,20 +63,6 @@ def samplings() -> dict[str, Sampling]:
     }
 
 
-def time_kernels(size: int) -> None:
-    """Print the parts beside their plain forms."""
-    logits = torch.randn(size, generator=torch.Generator().manual_seed(0)) * SPREAD
-    largest, key = float(logits.max()), NoiseKey(1, 2)
-    mask = random_mask(size, LEGAL_SHARES["1 in 3"])
-    tensor_mask = torch.from_numpy(mask)[None]
-    print(f"{size:>8}  apply_mask      {microseconds(lambda: apply_mask_(logits.clone(), mask)):8.0f}")
-    plain = microseconds(lambda: apply_mask_reference_(logits.clone()[None], tensor_mask))
-    print(f"{size:>8}    plain torch   {plain:8.0f}")
-    print(f"{size:>8}  gumbel_argmax   {microseconds(lambda: gumbel_argmax(logits, largest, 1.0, key)):8.0f}")
-    plain = microseconds(lambda: gumbel_argmax_reference(logits.numpy(), 1.0, key), 10)
-    print(f"{size:>8}    plain numpy   {plain:8.0f}")
-
-
 def time_draws(size: int) -> None:
     """Print a table: options by share of legal tokens."""
     logits = torch.randn(size, generator=torch.Generator().manual_seed(0)) * SPREAD
@@ -87,7 +71,7 @@ def time_draws(size: int) -> None:
         for share in LEGAL_SHARES.values():
             sampler = Sampler(sampling, seed=1, vocabulary_size=size)
             step = Step(mask=random_mask(size, share), position=3, describe=lambda: "benchmark")
-            row.append(microseconds(lambda s=sampler, w=step: s.draw(logits, w)))  # type: ignore[misc]
+            row.append(microseconds(lambda s=sampler, w=step: s.draw(logits, w)))
         print(f"{size:>8}  {name:<22}" + "".join(f"{value:>12.0f}" for value in row))
 
 
@@ -159,12 +143,9 @@ def time_loop(size: int, num_tokens: int = 100) -> None:
 
 
 def main() -> None:
-    """Print the three tables."""
+    """Print both tables."""
     torch.set_num_threads(1)
-    print(f"{'size':>8}  kernel                us")
-    for size in SIZES:
-        time_kernels(size)
-    print(f"\n{'size':>8}  {'draw':<22}" + "".join(f"{name:>12}" for name in LEGAL_SHARES))
+    print(f"{'size':>8}  {'draw':<22}" + "".join(f"{name:>12}" for name in LEGAL_SHARES))
     for size in SIZES:
         time_draws(size)
     print(f"\n{'size':>8}  {'loop, per token':<22}{'all':>12}{'sample':>12}{'mask':>12}")

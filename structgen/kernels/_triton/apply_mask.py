@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit  # type: ignore[untyped-decorator]  # triton ships no types
 def apply_mask_kernel(  # type: ignore[no-untyped-def]  # the pointers and strides have no Python type
     logits,
     mask,
