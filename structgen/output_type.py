@@ -135,8 +135,7 @@ def _lower_lark(declared: Lark) -> Declaration[Any]:
 
 
 def _lark_parser(declared: Lark) -> Callable[[str], Any]:
+    # lark is imported when a Lark grammar is first declared, for the same reason.
     import lark
 
-    if declared.lexer == "contextual":
-        return lark.Lark(declared.grammar, start=declared.start, parser="lalr", lexer="contextual").parse
     return lark.Lark(declared.grammar, start=declared.start, parser="earley", lexer="dynamic_complete").parse

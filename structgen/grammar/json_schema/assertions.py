@@ -16,7 +16,7 @@ from structgen.grammar.chardfa import CharDfa
 from structgen.grammar.json_schema import formats, strings
 from structgen.grammar.json_schema.arrays import ArrayShape
 from structgen.grammar.json_schema.document import JsonValue, Reader, child
-from structgen.grammar.json_schema.numbers import Bound, Digits, NumberShape
+from structgen.grammar.json_schema.numbers import Bound, Digits, NumberShape, point
 from structgen.grammar.json_schema.objects import ObjectShape, Region
 from structgen.grammar.json_schema.shapes import ANY, Values, beside, exact_fraction, of_types
 from structgen.grammar.json_schema.strings import StringShape
@@ -268,10 +268,18 @@ def everything(parts: list[Values | None]) -> Values:
 
 
 def scalars(values: Sequence[JsonValue]) -> Values:
-    """Return the strings, booleans and null of a list as one set."""
+    """Return the scalars of a list as one set.
+
+    Raises:
+        InexactError: a number or string among them cannot be written.
+    """
     words = frozenset(value for value in values if isinstance(value, str))
+    for word in words:
+        strings.spell(word)
+    numbers = [exact_fraction(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
     return Values(
         nulls=None in values,
         booleans=frozenset(value for value in values if isinstance(value, bool)),
+        numbers=tuple(dict.fromkeys(point(number) for number in numbers)),
         strings=(StringShape(words=words),) if words else (),
     )

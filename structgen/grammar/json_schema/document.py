@@ -61,6 +61,7 @@ class Document:
     def __init__(self, root: Schema) -> None:
         """Check the dialect."""
         self.root = root
+        self._known: dict[str, JsonValue] = {}
         self.identifier = ""
         if isinstance(root, dict):
             dialect = root.get("$schema", "https://" + _DIALECTS[0])
@@ -82,8 +83,11 @@ class Document:
         Raises:
             UnsupportedSchemaError: there is nothing.
         """
-        at: JsonValue = self.root
-        for part in pointer.split("/")[1:]:
+        # Subschemas are asked for from the outside in, so nearly always the parent is known.
+        parent = pointer.rpartition("/")[0]
+        parts = pointer[len(parent) :].split("/")[1:] if parent in self._known else pointer.split("/")[1:]
+        at = self._known.get(parent, self.root)
+        for part in parts:
             key = unescape(part)
             if isinstance(at, dict) and key in at:
                 at = at[key]
@@ -91,6 +95,7 @@ class Document:
                 at = at[int(key)]
             else:
                 raise UnsupportedSchemaError(pointer, "$ref", "points to nothing in this document")
+        self._known[pointer] = at
         return at
 
     def resolve(self, pointer: str, reference: JsonValue) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Literal
 
 from structgen.errors import LimitError, UnsupportedSchemaError
@@ -109,8 +110,13 @@ def _scalars(values: Values) -> Iterable[ir.Expr]:
     if len(words) == 1:
         yield ir.Literal(words[0])
     elif words:
-        yield ir.Lexeme(dfas.from_words(words), name="one of " + ", ".join(word.decode() for word in words[:3]))
+        yield _one_of(words)
     yield from lexemes
+
+
+@lru_cache(maxsize=1024)
+def _one_of(words: tuple[bytes, ...]) -> ir.Lexeme:
+    return ir.Lexeme(dfas.from_words(words), name="one of " + ", ".join(word.decode() for word in words[:3]))
 
 
 def _words(values: Values) -> tuple[tuple[bytes, ...], list[ir.Lexeme]]:

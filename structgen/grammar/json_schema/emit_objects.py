@@ -7,7 +7,7 @@ condition, so the verdict is the same. Where a count would make it differ, the s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 from structgen.grammar import ir, lexemes
 from structgen.grammar.chardfa import CharDfa
@@ -96,22 +96,25 @@ def _plan(rules: Rules, shape: ObjectShape, layout: Layout) -> _Plan:
             key = ir.Literal(strings.spell(name))
             pair = join(key, *layout.colon, rules.value(terms, inner))
             members.append(_Member(pair, name in shape.required))
-    declared = CharDfa.from_words([name for name, _ in shape.properties])
+    declared = tuple(name for name, _ in shape.properties)
     others = [_other(rules, region, declared, layout) for region in shape.regions]
     found = [pair for pair in others if pair is not None]
     high = shape.high if found or (shape.high is not None and shape.high < len(members)) else None
     return _Plan(tuple(members), choose(found) if found else None, shape.low, high, layout)
 
 
-def _other(rules: Rules, region: Region, declared: CharDfa, layout: Layout) -> ir.Expr | None:
+def _other(rules: Rules, region: Region, declared: tuple[str, ...], layout: Layout) -> ir.Expr | None:
     """Return any key of a region that is not declared, with its value."""
-    if region.keys is None:
-        keys = None if declared.is_empty else declared.complement()
-    else:
-        keys = region.keys.difference(declared)
-    if keys is not None and keys.is_empty:
-        return None
-    return join(lexemes.json_string(keys), *layout.colon, rules.value(region.value, layout.inner))
+    key = _other_key(region.keys, declared)
+    return None if key is None else join(key, *layout.colon, rules.value(region.value, layout.inner))
+
+
+@lru_cache(maxsize=256)
+def _other_key(keys: CharDfa | None, declared: tuple[str, ...]) -> ir.Lexeme | None:
+    if keys is None and not declared:
+        return lexemes.json_string()
+    found = (keys or CharDfa.any_text()).difference(CharDfa.from_words(declared))
+    return None if found.is_empty else lexemes.json_string(found)
 
 
 def _with_listed_keys(shape: ObjectShape) -> ObjectShape:

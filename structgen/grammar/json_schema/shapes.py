@@ -21,7 +21,7 @@ from structgen.grammar.json_schema.objects import ObjectShape
 from structgen.grammar.json_schema.strings import StringShape
 from structgen.grammar.json_schema.terms import NOTHING, InexactError, constant
 
-MAX_SHAPES = 2000
+MAX_SHAPES = 20_000
 TYPES = ("null", "boolean", "number", "string", "array", "object")
 
 
@@ -59,10 +59,10 @@ class Values:
         return Values(
             nulls=self.nulls and other.nulls,
             booleans=self.booleans & other.booleans,
-            numbers=_intersections(self.numbers, other.numbers),
-            strings=strings.merge(_intersections(self.strings, other.strings)),
-            arrays=_intersections(self.arrays, other.arrays),
-            objects=_intersections(self.objects, other.objects),
+            numbers=_intersections(self.numbers, other.numbers, NumberShape()),
+            strings=strings.merge(_intersections(self.strings, other.strings, StringShape())),
+            arrays=_intersections(self.arrays, other.arrays, ArrayShape()),
+            objects=_intersections(self.objects, other.objects, ObjectShape()),
         )
 
     def union(self, other: Values) -> Values:
@@ -157,7 +157,9 @@ def exact_fraction(value: int | float) -> Fraction:
     return Fraction(repr(value))
 
 
-def _intersections(first: tuple[S, ...], second: tuple[S, ...]) -> tuple[S, ...]:
+def _intersections(first: tuple[S, ...], second: tuple[S, ...], universal: S) -> tuple[S, ...]:
+    if universal in (*first[:1], *second[:1]):
+        return second if first[:1] == (universal,) else first
     found: dict[S, None] = {}
     for one in first:
         for two in second:
@@ -176,7 +178,7 @@ def _union(first: tuple[S, ...], second: tuple[S, ...], universal: S) -> tuple[S
 def _complement(shapes: tuple[S, ...], universal: S) -> tuple[S, ...]:
     found: tuple[S, ...] = (universal,)
     for shape in shapes:
-        found = _intersections(found, shape.complement())
+        found = _intersections(found, shape.complement(), universal)
     return found
 
 

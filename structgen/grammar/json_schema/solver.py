@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from structgen.errors import UnsupportedSchemaError
-from structgen.grammar.json_schema import assertions, shapes, strings
+from structgen.grammar.json_schema import assertions, shapes
 from structgen.grammar.json_schema.arrays import ArrayShape
 from structgen.grammar.json_schema.assertions import Context
 from structgen.grammar.json_schema.document import Document, JsonValue, Reader, child
@@ -145,16 +145,13 @@ class Solver:
             yield self._one_of_values(reader, "const", [reader.schema["const"]])
 
     def _one_of_values(self, reader: Reader, keyword: str, listed: list[JsonValue]) -> Values:
-        simple = [value for value in listed if value is None or isinstance(value, bool | str)]
-        others = [value for value in listed if not (value is None or isinstance(value, bool | str))]
+        compound = [value for value in listed if isinstance(value, list | dict)]
         pointer = child(reader.pointer, keyword)
         try:
-            for value in simple:
-                strings.spell(str(value))
-            constants = [shapes.equal_to(json.dumps(value), pointer) for value in others]
+            simple = assertions.scalars([value for value in listed if not isinstance(value, list | dict)])
+            return union_of([simple, *(shapes.equal_to(json.dumps(value), pointer) for value in compound)])
         except InexactError as error:
             raise reader.refuse(keyword, error.reason) from None
-        return union_of([assertions.scalars(simple), *constants])
 
     def _dependent(self, reader: Reader) -> Iterator[Values]:
         """Yield what dependentRequired and dependentSchemas admit: the key is missing, or the condition holds."""
