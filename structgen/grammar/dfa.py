@@ -132,11 +132,17 @@ def _freeze(table: IntArray, accepting: BoolArray, class_ticks: BoolArray, byte_
 @lru_cache(maxsize=4096)
 def literal(text: bytes) -> Dfa:
     """Return the DFA of exactly these bytes, without counted steps."""
-    delta = np.full((len(text) + 1, 256), DEAD, np.int32)
-    delta[np.arange(len(text)), np.frombuffer(text, np.uint8)] = np.arange(1, len(text) + 1)
+    # A chain is minimal and numbered as it stands. Classes: one for each byte that occurs, one for all others.
+    used = set(text)
+    other = next((byte for byte in range(256) if byte not in used), 256)
+    members = sorted({*used, other} - {256})
+    byte_class = np.full(256, members.index(other) if other < 256 else 0, np.int32)
+    byte_class[members] = np.arange(len(members))
+    table = np.full((len(text) + 1, len(members)), DEAD, np.int32)
+    table[np.arange(len(text)), byte_class[np.frombuffer(text, np.uint8)]] = np.arange(1, len(text) + 1)
     accepting = np.zeros(len(text) + 1, np.bool_)
     accepting[-1] = True
-    return Dfa.build(delta, accepting)
+    return _freeze(table, accepting, np.zeros(table.shape, np.bool_), byte_class)
 
 
 def empty() -> Dfa:
