@@ -164,10 +164,47 @@ def test_intersection_and_difference_count_as_the_first(
             assert dfas.count_ticks(result, word) == dfas.count_ticks(first, word)
 
 
+@given(raw_automata(counted=True), raw_automata(counted=True))
+def test_union_counts_as_its_operands(
+    some: tuple[np.ndarray, np.ndarray, np.ndarray, int], others: tuple[np.ndarray, np.ndarray, np.ndarray, int]
+) -> None:
+    """Each word of a union, where there is one, counts as in the operand that has it."""
+    first, second = Dfa.build(*some[:3], some[3]), Dfa.build(*others[:3], others[3])
+    left, right = language(first), language(second)
+    try:
+        both = dfas.union(first, second)
+    except ValueError:
+        return  # what is refused is claimed by a test of its own
+    for word in left | right:
+        operand = first if word in left else second
+        assert dfas.count_ticks(both, word) == dfas.count_ticks(operand, word)
+
+
+@given(st.binary(min_size=1, max_size=4), st.binary(max_size=4), st.lists(st.binary(max_size=3), max_size=3))
+def test_concatenation_counts_both_parts(head: bytes, tail: bytes, plain: list[bytes]) -> None:
+    """A counted word in front of, or behind, words that do not count adds its own bytes."""
+    counted = counted_literal(head)
+    behind = dfas.concatenation(counted, dfas.from_words([tail, *plain]))
+    assert dfas.count_ticks(behind, head + tail) == len(head)
+    front = dfas.concatenation(dfas.literal(tail), counted)
+    assert dfas.count_ticks(front, tail + head) == len(head)
+
+
 def counted_literal(text: bytes) -> Dfa:
     """Return a literal of which every byte counts."""
     plain = dfas.literal(text)
     return Dfa.build(plain.delta, plain.accepting, plain.delta >= 0)
+
+
+@given(words.filter(bool), st.data())
+def test_union_counts_either_operand(some: frozenset[bytes], data: st.DataObject) -> None:
+    """With different first bytes nothing can disagree: each side keeps its own count."""
+    counted = dfas.concatenation(counted_literal(b"x"), dfas.from_words(some))
+    plain = dfas.concatenation(dfas.literal(b"y"), dfas.from_words(some))
+    for both in (dfas.union(counted, plain), dfas.union(plain, counted)):
+        word = data.draw(st.sampled_from(sorted(some)))
+        assert dfas.count_ticks(both, b"x" + word) == 1
+        assert dfas.count_ticks(both, b"y" + word) == 0
 
 
 def test_union_refuses_to_mix_counted_and_uncounted_steps() -> None:
@@ -180,6 +217,15 @@ def test_union_refuses_to_mix_counted_and_uncounted_steps() -> None:
     assert [dfas.count_ticks(mixed, word) for word in (b"ab", b"cd")] == [2, 0]
     joined = dfas.concatenation(counted_literal(b"ab"), dfas.literal(b"cd"))
     assert dfas.count_ticks(joined, b"abcd") == 2
+
+
+def test_a_finished_operand_counts_nothing() -> None:
+    """Where only one operand goes on, the steps of the other, dead one do not matter."""
+    loop = np.full((1, 256), -1, np.int32)
+    loop[0, ord("x")] = 0
+    counted = Dfa.build(loop, [True], loop >= 0)
+    for both in (dfas.union(counted, dfas.literal(b"yx")), dfas.union(dfas.literal(b"yx"), counted)):
+        assert [dfas.count_ticks(both, word) for word in (b"xxx", b"yx")] == [3, 0]
 
 
 def test_counted_steps_keep_states_apart() -> None:

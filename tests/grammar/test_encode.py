@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -168,6 +169,28 @@ def test_every_code_point(first: int) -> None:
             spelling = f'"{way}"'.encode()
             assert dfas.matches(inside, spelling)
             assert not dfas.matches(outside, spelling)
+
+
+def test_every_lead_and_second_byte() -> None:
+    """Overlong forms, surrogates and what lies beyond U+10FFFF are no text: as the strict codec says."""
+    dfa = encode.encode_utf8(CharDfa.any_text())
+    for first, second, more in itertools.product(range(0x7F, 256), range(256), range(3)):
+        data = bytes([first, second]) + b"\x80" * more
+        try:
+            valid = data.decode() is not None
+        except UnicodeDecodeError:
+            valid = False
+        assert dfas.matches(dfa, data) == valid
+
+
+@pytest.mark.parametrize("letter", [chr(point) for point in range(0x21, 0x7F) if chr(point) not in "u"])
+def test_every_short_escape(letter: str) -> None:
+    """A backslash and a letter is the character that json.loads says, or no spelling."""
+    spelling = f'"\\{letter}"'.encode()
+    value = loads(spelling)
+    assert dfas.matches(encode.encode_json_string(CharDfa.any_text()), spelling) == (value is not None)
+    if value is not None:
+        assert dfas.matches(encode.encode_json_string(CharDfa.literal(value)), spelling)
 
 
 def test_control_characters_need_an_escape() -> None:
