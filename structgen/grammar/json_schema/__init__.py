@@ -8,6 +8,9 @@ and every keyword that `keywords.KEYWORDS` calls refused.
 
 from __future__ import annotations
 
+import sys
+
+from structgen.errors import LimitError
 from structgen.grammar import ir
 from structgen.grammar.json_schema.document import Document, JsonValue, SchemaSource, parse_schema, schema_text
 from structgen.grammar.json_schema.emit import Emitter, PropertyOrder
@@ -36,6 +39,12 @@ def lower_schema(
     Raises:
         UnsupportedSchemaError: a keyword that cannot be honoured exactly.
         UnsatisfiableError: no value fits.
+        GrammarSyntaxError: the text is no JSON.
+        LimitError: the schema is nested too deeply, or multiplies out into too many cases.
     """
-    emitter = Emitter(Solver(Document(parse_schema(schema)), closed=closed), property_order)
-    return prune(emitter.grammar(whitespace), emitter.empty_at)
+    try:
+        emitter = Emitter(Solver(Document(parse_schema(schema)), closed=closed), property_order)
+        return prune(emitter.grammar(whitespace), emitter.empty_at)
+    except RecursionError:
+        depth = sys.getrecursionlimit()
+        raise LimitError("the schema is nested too deeply; move parts of it into $defs", "depth", depth) from None

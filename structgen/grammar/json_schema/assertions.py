@@ -247,7 +247,7 @@ def _regions(patterns: list[tuple[Pattern, Terms]], additional: Terms) -> tuple[
 def _named(reader: Reader, context: Context) -> ObjectShape:
     """Return the objects whose keys the schema of propertyNames admits."""
     found = context.values(context.terms(child(reader.pointer, "propertyNames"))).strings
-    if all(shape.words is not None for shape in found):
+    if all(shape.words is not None and shape.exact for shape in found):
         words = sorted({word for shape in found for word in shape.words or ()})
         listed = tuple((word, ANYTHING) for word in words)
         return ObjectShape(listed, regions=(), appended=frozenset(words))
@@ -255,7 +255,8 @@ def _named(reader: Reader, context: Context) -> ObjectShape:
         keys = strings.language(found)
     except InexactError as error:
         raise reader.refuse(error.keyword, error.reason) from None
-    return ObjectShape(regions=(Region(keys, ANYTHING),) if keys is None or not keys.is_empty else ())
+    # A region without keys stays, so that nobody takes the shape for an exact one and negates it.
+    return ObjectShape(regions=(Region(keys, ANYTHING),))
 
 
 def everything(parts: list[Values | None]) -> Values:

@@ -63,10 +63,12 @@ class Document:
         self.root = root
         self._known: dict[str, JsonValue] = {}
         self.identifier = ""
+        self.is_old = False
         if isinstance(root, dict):
             dialect = root.get("$schema", "https://" + _DIALECTS[0])
             if str(dialect).rstrip("#").split("://")[-1] not in _DIALECTS:
                 raise UnsupportedSchemaError("#", "$schema", f"names a dialect that is not read here: {dialect!r}")
+            self.is_old = "draft-0" in str(dialect)
             self.identifier = str(root.get("$id", ""))
 
     def schema(self, pointer: str) -> Schema:

@@ -5,6 +5,7 @@ A keyword that is in no row is refused by name, except names that begin with ``x
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from structgen.errors import UnsupportedSchemaError
@@ -72,7 +73,7 @@ KEYWORDS: dict[str, Keyword] = {
     "discriminator": Keyword("annotation", "of OpenAPI; oneOf and anyOf say the same"),
     "externalDocs": Keyword("annotation", "of OpenAPI"),
     "xml": Keyword("annotation", "of OpenAPI"),
-    "$schema": Keyword("partly", "2020-12, 2019-09, draft 7 and draft 6, all read by the rules of 2020-12"),
+    "$schema": Keyword("partly", "2020-12, 2019-09, draft 7, draft 6; what an old one reads otherwise is refused"),
     "$id": Keyword("partly", "of the root; where a $ref passes a nested one it is refused"),
     "$comment": Keyword("annotation", ""),
     "$anchor": Keyword("annotation", "a $ref to it is refused"),
@@ -93,6 +94,10 @@ KEYWORDS: dict[str, Keyword] = {
 }
 
 
+NEWER = {"prefixItems", "minContains", "dependentRequired", "dependentSchemas"}
+_UNKNOWN = Keyword("annotation", "")
+
+
 def check_keyword(pointer: str, name: str) -> None:
     """Raise UnsupportedSchemaError for a keyword that would change the language and is not handled."""
     if name.startswith("x-"):
@@ -102,6 +107,17 @@ def check_keyword(pointer: str, name: str) -> None:
         raise UnsupportedSchemaError(pointer, name, "is not a keyword that is known here; remove it or name it x-...")
     if row.status == "refused":
         raise UnsupportedSchemaError(pointer, name, row.note)
+
+
+def check_old_dialect(pointer: str, names: Iterable[str]) -> None:
+    """Raise UnsupportedSchemaError for what drafts 6 and 7 read otherwise than 2020-12 does."""
+    present = set(names)
+    for name in sorted(present & NEWER):
+        raise UnsupportedSchemaError(pointer, name, "is newer than the $schema of this document; use 2020-12")
+    places = {"$ref", "$defs", "definitions"}
+    beside = [name for name in sorted(present - places) if KEYWORDS.get(name, _UNKNOWN).status != "annotation"]
+    if "$ref" in present and beside:
+        raise UnsupportedSchemaError(pointer, "$ref", f"hides {beside[0]!r} in this $schema; use 2020-12 or allOf")
 
 
 def keyword_table() -> str:

@@ -15,7 +15,7 @@ from structgen.grammar.json_schema import assertions, shapes
 from structgen.grammar.json_schema.arrays import ArrayShape
 from structgen.grammar.json_schema.assertions import Context
 from structgen.grammar.json_schema.document import Document, JsonValue, Reader, child
-from structgen.grammar.json_schema.keywords import check_keyword
+from structgen.grammar.json_schema.keywords import check_keyword, check_old_dialect
 from structgen.grammar.json_schema.objects import ObjectShape, missing
 from structgen.grammar.json_schema.shapes import ANY, NONE, Values, beside, union_of
 from structgen.grammar.json_schema.terms import ANYTHING, NOTHING, InexactError, Term, Terms
@@ -123,6 +123,8 @@ class Solver:
             return ANY if schema else NONE
         for name in schema:
             check_keyword(pointer, name)
+        if self.document.is_old:
+            check_old_dialect(pointer, schema)
         reader = Reader(schema, pointer)
         context = Context(self.terms, self.values, self.closed)
         parts = [

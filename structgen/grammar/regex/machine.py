@@ -17,6 +17,7 @@ import numpy as np
 from structgen.errors import LimitError
 from structgen.grammar.chardfa import CharDfa
 from structgen.grammar.regex.nfa import CharGuard, EdgeGuard, Guard, LookGuard, Nfa
+from structgen.grammar.regex.simulation import Simulation
 
 Obligation = tuple[int, bool, int]
 """(sub-automaton, is_negative, its set of threads by number)."""
@@ -29,6 +30,12 @@ Context = tuple[int, tuple[int, ...]]
 DEAD = -1
 _AT_END = -1
 _FREE: Obligations = frozenset()
+
+PRUNING_STARTS_AT = 300
+"""Number of sets of threads from which on they are made smaller; below, that costs more than it saves."""
+
+MAX_PRUNED_THREADS = 64
+"""Largest set of threads that is made smaller."""
 
 MAX_WORK = 1_500_000
 """Most thread steps that one expression may take, about two seconds."""
@@ -50,6 +57,9 @@ class Machine:
         self._description = description
         self._behind_mask = [_side_mask(mask, nfa.behind) for mask in masks]
         ahead = [_side_mask(mask, nfa.ahead) for mask in masks]
+        self._simulation = Simulation(
+            nfa, [[number for number, mask in enumerate(masks) if mask >> index & 1] for index in range(len(nfa.sets))]
+        )
         # Per looked-ahead mask: per set, its classes of code points with that mask.
         self._readers = {
             side: [
@@ -152,7 +162,23 @@ class Machine:
             return self._matched[part]
         if any(obligations for _, obligations in threads):
             threads = _undominated(threads)
+        if len(self._thread_sets) > PRUNING_STARTS_AT and 1 < len(threads) <= MAX_PRUNED_THREADS:
+            threads = self._strongest(threads)
         return self._number(threads)
+
+    def _strongest(self, threads: set[Thread]) -> set[Thread]:
+        """Leave out a thread where another can do all that it can, and promises no more."""
+        kept: list[Thread] = []
+        for state, obligations in sorted(threads, key=_thread_order):
+            if any(more <= obligations and self._simulation.covers(other, state) for other, more in kept):
+                continue
+            kept = [
+                (other, more)
+                for other, more in kept
+                if not (obligations <= more and self._simulation.covers(state, other))
+            ]
+            kept.append((state, obligations))
+        return set(kept)
 
     def _step(self, obligations: Obligations, context: int, number: int) -> Obligations | None:
         """Return what is still open after a character, None if an obligation is broken."""
