@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up-done
 # Seed of the long Hypothesis profile; another seed is another set of examples.
 SEED ?= 0
+# Folders with the tokenizers that benchmarks of a vocabulary read.
+TOKENIZERS ?= $(wildcard $(HOME)/.cache/structgen/models/* $(HOME)/.cache/structgen-bench/tokenizers/*)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-full lint pytest bench docs format clean
@@ -42,7 +44,8 @@ lint: $(STAMP) ## ruff, mypy --strict, import-linter
 	$(BIN)/lint-imports --no-logo
 
 bench: $(STAMP) ## every benchmark, each prints its table
-	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script; done
+	@set -e; for script in $$(grep -l __main__ benchmarks/*.py); do \
+	  echo "== $$script"; $(BIN)/python $$script $(TOKENIZERS); done
 
 docs: $(STAMP) ## write the generated parts of docs/
 	$(BIN)/python scripts/build_docs.py
