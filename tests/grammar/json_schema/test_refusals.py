@@ -108,6 +108,38 @@ def test_an_impossible_optional_part_is_left_out() -> None:
     assert len(grammar.rules) < 3
 
 
+@pytest.mark.parametrize(
+    ("schema", "keyword"),
+    [
+        ({"$defs": {"s": {"type": "string"}}, "$ref": "#/$defs/s", "minLength": 2}, "$ref"),
+        ({"contains": True, "minContains": 0}, "minContains"),
+        ({"prefixItems": [True]}, "prefixItems"),
+    ],
+)
+def test_what_an_old_draft_reads_otherwise_is_refused(schema: dict[str, Any], keyword: str) -> None:
+    """Draft 7 ignores the siblings of $ref and newer keywords, so there they are refused; without $schema they hold."""
+    with pytest.raises(UnsupportedSchemaError) as caught:
+        lower_schema({"$schema": "http://json-schema.org/draft-07/schema#", **schema})
+    assert caught.value.keyword == keyword
+    lower_schema(schema)
+
+
+def test_a_negated_narrow_key_language_is_refused() -> None:
+    """Names by a format that is read narrower than the standard are not negated."""
+    with pytest.raises(UnsupportedSchemaError, match="additionalProperties"):
+        lower_schema({"not": {"propertyNames": {"format": "date", "maxLength": 3}}})
+
+
+def test_endless_nesting_is_a_limit() -> None:
+    """A schema that is nested beyond the recursion limit says so."""
+    schema: dict[str, Any] = {"type": "null"}
+    for _ in range(3000):
+        schema = {"allOf": [schema]}
+    with pytest.raises(LimitError) as caught:
+        lower_schema(schema)
+    assert caught.value.limit == "depth"
+
+
 @pytest.mark.parametrize("text", ["{", '{"a": NaN', "[1]", "1"])
 def test_a_schema_must_be_readable(text: str) -> None:
     """A text that is no JSON, or no schema, is an error of ours."""
