@@ -21,6 +21,7 @@ SCHEMA = {
     "type": "object",
     "properties": {"legs": {"type": "integer", "minimum": 0, "maximum": 8}},
     "required": ["legs"],
+    "additionalProperties": False,
 }
 
 
