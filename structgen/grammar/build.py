@@ -7,7 +7,7 @@ import time
 from structgen.config import Limits
 from structgen.errors import UnsatisfiableError, VocabularyError
 from structgen.grammar.ir import Grammar
-from structgen.grammar.normalise import Productions, normalise
+from structgen.grammar.normalise import Deadline, Productions, normalise
 from structgen.grammar.parser import Parser
 from structgen.grammar.scan import VocabularyScans
 from structgen.grammar.spelling import Spelling
@@ -25,17 +25,24 @@ def build_automaton(
         LimitError: a limit was passed.
     """
     started = time.perf_counter()
-    productions = spellable_productions(grammar, spelling)
+    productions = spellable_productions(grammar, spelling, Deadline(limits.compile_seconds))
     parser = Parser(productions, max_configurations=limits.states, max_depth=limits.depth, window=scans.deepest)
-    return TokenAutomaton(parser, scans, spelling, digest=digest, compile_seconds=time.perf_counter() - started)
+    return TokenAutomaton(
+        parser,
+        scans,
+        spelling,
+        digest=digest,
+        memory_mb=limits.memory_mb,
+        compile_seconds=time.perf_counter() - started,
+    )
 
 
-def spellable_productions(grammar: Grammar, spelling: Spelling) -> Productions:
+def spellable_productions(grammar: Grammar, spelling: Spelling, deadline: Deadline) -> Productions:
     """Return the productions of what the vocabulary can spell of a grammar (see spelling.py)."""
     try:
-        productions = normalise(grammar, restrict=spelling.restrict)
+        productions = normalise(grammar, deadline, restrict=spelling.restrict)
     except UnsatisfiableError:
-        everything = normalise(grammar)  # raises the same error where the vocabulary is not the reason
+        everything = normalise(grammar, deadline)  # raises the same error where the vocabulary is not the reason
         missing = sorted({byte for terminal in everything.terminals for byte in spelling.missing_bytes(terminal.dfa)})
         listed = " ".join(f"{byte:02X}" for byte in missing[:16]) + (" ..." if len(missing) > 16 else "")
         raise VocabularyError(
@@ -44,5 +51,5 @@ def spellable_productions(grammar: Grammar, spelling: Spelling) -> Productions:
         ) from None
     if any(spelling.meets_needed_tokens(terminal.dfa) for terminal in productions.terminals):
         # Lengths must then be followed through tokens that cross borders: exact only without counters.
-        return normalise(grammar, restrict=spelling.restrict, allow_counters=False)
+        return normalise(grammar, deadline, restrict=spelling.restrict, allow_counters=False)
     return productions

@@ -27,7 +27,7 @@ class Lexeme:
 
     Attributes:
         dfa: minimal byte DFA; may accept the empty word.
-        min_length: least number of ticks (see Dfa.ticks: code points as decoded).
+        min_length: least number of ticks (see Dfa.tick_bytes: code points as decoded).
         max_length: greatest number of ticks, None for no bound.
         free_text: True for string bodies, where penalties apply.
         name: for messages only; not part of equality.

@@ -8,11 +8,12 @@ exists; no production is `A -> A`; each nonterminal is reachable and productive.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 
-from structgen.errors import UnsatisfiableError
+from structgen.errors import LimitError, UnsatisfiableError
 from structgen.grammar import dfa as dfas
 from structgen.grammar.dfa import Dfa
 from structgen.grammar.ir import Choice, Expr, Grammar, Lexeme, Literal, Reference, Repeat, Sequence
@@ -44,20 +45,37 @@ class Productions:
     nullable: bool
 
 
+class Deadline:
+    """The end of the time that a compilation may take."""
+
+    def __init__(self, seconds: float) -> None:
+        """Start the clock."""
+        self.seconds = seconds
+        self._started = time.monotonic()
+
+    def check(self, what: str) -> None:
+        """Raise LimitError if the time is over; `what` says what was being worked on."""
+        spent = time.monotonic() - self._started
+        if spent > self.seconds:
+            raise LimitError(f"compiling took too long, at {what}", "compile_seconds", spent)
+
+
 def normalise(
-    grammar: Grammar, *, restrict: Callable[[Dfa], Dfa] | None = None, allow_counters: bool = True
+    grammar: Grammar, deadline: Deadline, *, restrict: Callable[[Dfa], Dfa] | None = None, allow_counters: bool = True
 ) -> Productions:
     """Return the productions of a grammar.
 
     Args:
         grammar: what to convert.
+        deadline: when to give up.
         restrict: cuts a lexeme's DFA down to what can be spelled.
         allow_counters: False multiplies the length bounds of lexemes out.
 
     Raises:
         UnsatisfiableError: no text at all belongs to the grammar.
+        LimitError: the time is over, or a length bound can be neither counted nor multiplied out.
     """
-    builder = _Builder(grammar, restrict, allow_counters)
+    builder = _Builder(grammar, deadline, restrict, allow_counters)
     raw = builder.build()
     return trim(raw, frozenset())
 
@@ -190,10 +208,12 @@ class _Builder:
     def __init__(
         self,
         grammar: Grammar,
+        deadline: Deadline,
         restrict: Callable[[Dfa], Dfa] | None,
         allow_counters: bool,  # noqa: FBT001 - private
     ) -> None:
         self.grammar = grammar
+        self.deadline = deadline
         self.restrict = restrict
         self.allow_counters = allow_counters
         self.terminals: list[Terminal] = []
@@ -248,6 +268,7 @@ class _Builder:
         """Return the terminal index of the non-empty words (None if there are none), and nullability."""
         known = self.terminal_of_expr.get(expr)
         if known is None:
+            self.deadline.check(f"a lexeme of {len(self.grammar.rules)} rules")
             if isinstance(expr, Literal):
                 expr_lexeme = Lexeme(dfas.literal(expr.text), name=repr(expr.text.decode("utf-8", "replace")))
             else:

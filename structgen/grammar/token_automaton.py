@@ -23,9 +23,9 @@ from structgen.grammar.spelling import Spelling
 from structgen.kernels.trie_walk import Ints
 from structgen.vocabulary import Vocabulary
 
-_MAX_ROWS = 4096
 _MAX_CUT_ROWS = 64
 _MAX_EDGES = 1 << 20
+_MAX_MASKS = 1 << 16
 _MAX_FORCED_BYTES = 4096
 
 
@@ -54,9 +54,24 @@ class TokenAutomaton:
     """Which tokens may follow, for every text of a grammar; thread-safe."""
 
     def __init__(
-        self, parser: Parser, scans: VocabularyScans, spelling: Spelling, *, digest: str, compile_seconds: float
+        self,
+        parser: Parser,
+        scans: VocabularyScans,
+        spelling: Spelling,
+        *,
+        digest: str,
+        memory_mb: float,
+        compile_seconds: float,
     ) -> None:
         """Start with the start state only.
+
+        Args:
+            parser: the configurations of the grammar.
+            scans: what lexemes mean for the vocabulary.
+            spelling: which bytes the vocabulary has.
+            digest: key of the automaton in caches.
+            memory_mb: bound on the mask rows that are kept, in MiB; beyond it they are made anew when needed.
+            compile_seconds: what building took so far.
 
         Raises:
             VocabularyError: the vocabulary cannot spell any text of the grammar.
@@ -73,6 +88,8 @@ class TokenAutomaton:
             self._costs = FinishingCosts(parser, scans, spelling)
         self._builder = RowBuilder(parser, scans, None if self._costs is None else Cut(self._costs))
         self._compile_seconds = compile_seconds
+        # A row is held once by what was built and once with the stop ids.
+        self._max_rows = max(16, int(memory_mb * 2**20) // (self._scans.num_words * 8))
         self._stop_ids = tuple(i for i in self._vocabulary.stop_ids if i < self._vocabulary.size)
         self._rows: OrderedDict[int, Row] = OrderedDict()
         self._stored: dict[bytes, Ints] = {}
@@ -131,7 +148,7 @@ class TokenAutomaton:
             with self._lock:
                 saturated = self._parser.saturated(configuration)
                 known = self._finished_mask(saturated, self._stored_mask(saturated))
-                if len(self._masks) >= 16 * _MAX_ROWS:
+                if len(self._masks) >= _MAX_MASKS:
                     self._masks.clear()
                 self._masks[configuration] = known
         return known
@@ -196,7 +213,7 @@ class TokenAutomaton:
         known = self._rows.get(saturated)
         if known is None:
             known = self._rows[saturated] = self._builder.build(saturated)
-            if len(self._rows) > _MAX_ROWS:
+            if len(self._rows) > self._max_rows:
                 self._rows.popitem(last=False)
         return known
 
@@ -208,8 +225,9 @@ class TokenAutomaton:
         return self._shared(mask)
 
     def _shared(self, mask: Ints) -> Ints:
-        if len(self._distinct) > 2 * _MAX_ROWS:
+        if len(self._distinct) > self._max_rows:
             self._distinct.clear()
+            self._masks.clear()
         mask = self._distinct.setdefault(mask.tobytes(), mask)
         mask.setflags(write=False)
         return mask

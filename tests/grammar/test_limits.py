@@ -1,0 +1,89 @@
+"""Limits: each is enforced, names itself, and leaves a sound automaton where it can."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import structgen as sg
+from structgen.config import Limits
+from structgen.errors import LimitError
+from structgen.grammar.compile import compile_grammar
+from structgen.grammar.ir import Choice, Grammar, Lexeme, Literal, Reference, Sequence
+from structgen.grammar.parser_state import ParserState
+from structgen.grammar.terminal import build_terminal
+
+VOCABULARY = sg.Vocabulary.from_bytes([*(bytes([byte]) for byte in range(256)), b""], stop_ids=[256])
+NESTED = Grammar({"s": Choice((Sequence((Literal(b"("), Reference("s"), Literal(b")"))), Literal(b"x")))}, "s")
+
+
+def nest(state: ParserState) -> None:
+    """Open fifty brackets."""
+    for _ in range(50):
+        state.advance(ord("("))
+
+
+def test_depth_is_bounded() -> None:
+    """Nesting beyond the limit is an error that names it; up to there the text goes on."""
+    state = compile_grammar(NESTED, VOCABULARY, limits=Limits(depth=40), cache=None).start()
+
+    with pytest.raises(LimitError, match="depth") as caught:
+        nest(state)
+
+    assert caught.value.limit == "depth"
+    assert len(state.text_bytes) > 10
+
+
+def test_states_are_bounded() -> None:
+    """So are the configurations."""
+    state = compile_grammar(NESTED, VOCABULARY, limits=Limits(states=20), cache=None).start()
+
+    with pytest.raises(LimitError, match="states"):
+        nest(state)
+
+
+def test_time_is_bounded() -> None:
+    """A compilation that takes too long is given up."""
+    rules = {"s": Choice(tuple(Sequence((Literal(b"a%d" % n), Reference("s"))) for n in range(500)))}
+
+    with pytest.raises(LimitError, match="compile_seconds"):
+        compile_grammar(Grammar(rules, "s"), VOCABULARY, limits=Limits(compile_seconds=1e-6), cache=None)
+
+
+def test_memory_bound_changes_no_mask() -> None:
+    """With hardly any memory for rows the masks are the same, and few are kept."""
+    runs = [b"x" * length for length in range(2, 40)]
+    vocabulary = sg.Vocabulary.from_bytes([*(bytes([byte]) for byte in range(256)), *runs, b""], stop_ids=[294])
+    schema = sg.JsonSchema({"type": "array", "items": {"type": "string", "maxLength": 60}})
+    small = sg.compile(schema, vocabulary, limits=Limits(memory_mb=1e-6), cache=None)
+    large = sg.compile(schema, vocabulary, cache=None)
+    walks = [small.start(), large.start()]
+    for byte in b'["' + b"x" * 60 + b'", "' + b"x" * 50 + b'"]':
+        assert np.array_equal(walks[0].mask(), walks[1].mask())
+        for walk in walks:
+            walk.advance(byte)
+
+    assert walks[0].is_accepting
+    assert small.stats.distinct_rows <= 17 < large.stats.distinct_rows
+
+
+def test_lengths_with_gaps_are_multiplied_out_or_refused() -> None:
+    """A bound that a counter cannot hold exactly is exact all the same, or an error that says what to do."""
+    triples = sg.compile(sg.JsonSchema({"type": "string", "pattern": "^(abc)*$", "maxLength": 100}), VOCABULARY)
+    state = triples.start()
+    for byte in b'"' + b"abc" * 33:
+        state.advance(byte)
+
+    assert not state.allows(ord("a"))
+    assert state.allows(ord('"'))
+
+    dfa = build_terminal(Lexeme(sg_dfa("(abcdefgh)*")))[0].dfa
+    with pytest.raises(LimitError, match="loosen"):
+        build_terminal(Lexeme(dfa, 7, 2_000_000))
+
+
+def sg_dfa(pattern: str):
+    """Return the DFA of a pattern, code points counted."""
+    from structgen.grammar import encode, regex
+
+    return encode.encode_utf8(regex.to_chardfa(regex.parse(pattern, "python"), mode="fullmatch"))
