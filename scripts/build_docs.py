@@ -24,6 +24,13 @@ def keywords() -> str:
     return keyword_table()
 
 
+def formats() -> str:
+    """Return the table of string formats."""
+    from structgen.grammar.json_schema.formats import format_table
+
+    return format_table()
+
+
 def tree() -> str:
     """Return the error tree as it is drawn beside the classes."""
     from structgen import errors
@@ -53,7 +60,7 @@ def names() -> str:
 
 
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
-    "docs/json_schema.md": {"keywords": keywords},
+    "docs/json_schema.md": {"keywords": keywords, "formats": formats},
     "docs/errors.md": {"tree": tree, "examples": examples},
     "docs/reference/api.md": {"names": names},
 }
