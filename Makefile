@@ -40,6 +40,7 @@ test-full: lint ## everything, long suites and long Hypothesis runs included
 
 lint: $(STAMP) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy --strict structgen
 	$(BIN)/lint-imports --no-logo
 
