@@ -6,6 +6,7 @@ import time
 
 from structgen.config import Limits
 from structgen.errors import UnsatisfiableError, VocabularyError
+from structgen.grammar.core import AutomatonCore
 from structgen.grammar.ir import Grammar
 from structgen.grammar.normalise import Deadline, Productions, normalise
 from structgen.grammar.parser import Parser
@@ -26,15 +27,13 @@ def build_automaton(
     """
     started = time.perf_counter()
     productions = spellable_productions(grammar, spelling, Deadline(limits.compile_seconds))
-    parser = Parser(productions, max_configurations=limits.states, max_depth=limits.depth, window=scans.deepest)
-    return TokenAutomaton(
-        parser,
-        scans,
-        spelling,
-        digest=digest,
-        memory_mb=limits.memory_mb,
-        compile_seconds=time.perf_counter() - started,
-    )
+
+    def make_core() -> AutomatonCore:
+        parser = Parser(productions, max_configurations=limits.states, max_depth=limits.depth, window=scans.deepest)
+        return AutomatonCore(parser, scans, spelling, memory_mb=limits.memory_mb)
+
+    seconds = time.perf_counter() - started
+    return TokenAutomaton(make_core, digest=digest, max_states=limits.states, compile_seconds=seconds)
 
 
 def spellable_productions(grammar: Grammar, spelling: Spelling, deadline: Deadline) -> Productions:

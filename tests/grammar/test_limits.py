@@ -42,6 +42,24 @@ def test_states_are_bounded() -> None:
         nest(state)
 
 
+def test_new_walks_get_a_fresh_core_when_counters_have_made_it_grow() -> None:
+    """An automaton that serves for ever stays within its limit; walks under way are not disturbed."""
+    schema = sg.JsonSchema({"type": "array", "items": {"type": "string", "maxLength": 50}, "maxItems": 500})
+    automaton = sg.compile(schema, VOCABULARY, limits=Limits(states=600), cache=None)
+    old = automaton.start()
+    old.advance(ord("["))
+    expected = old.mask().copy()
+    for shift in range(30):
+        state = automaton.start()
+        for byte in b"[" + b'"x", ' * shift + b'"' + b"y" * 20:
+            state.advance(byte)
+
+    assert automaton.stats.states <= 600
+    assert np.array_equal(old.mask(), expected)
+    old.advance(ord('"'))
+    assert old.allows(ord("z"))
+
+
 def test_time_is_bounded() -> None:
     """A compilation that takes too long is given up."""
     rules = {"s": Choice(tuple(Sequence((Literal(b"a%d" % n), Reference("s"))) for n in range(500)))}
