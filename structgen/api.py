@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from structgen.config import Limits, Sampling, Speculation, Whitespace
 from structgen.declarations import Choice, JsonSchema, Lark, Regex
+from structgen.errors import OptionError
 from structgen.generator import Generator, GeneratorPool
 from structgen.grammar.compile import USER_CACHE, compile_grammar
 from structgen.grammar.json_schema import PropertyOrder
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Batches from this length on show a progress bar on a terminal.
-_LONG_BATCH = 8
+_LONG_BATCH = 8  # rows from which on a terminal shows a progress bar
 
 
 def load(name: str | os.PathLike[str] | None = None, *, device: str = "auto", dtype: str = "auto") -> Model:
@@ -170,21 +170,23 @@ class Model:
         self,
         output_type: Any,
         *,
-        whitespace: Whitespace | str = Whitespace.AUTO,
+        whitespace: Whitespace | str = Whitespace.SPACED,
         property_order: PropertyOrder = "declared",
     ) -> Generator[Any]:
         """Return a generator of one type, compiled now and called as often as wanted.
 
         Args:
             output_type: what is wanted.
-            whitespace: style of JSON texts: "compact", "spaced", "pretty" or "any"; "auto" is "spaced" so far.
+            whitespace: style of JSON texts: "compact", "spaced", "pretty" or "any"; a JsonSchema's own comes first.
             property_order: "declared", or "any" for keys in every order.
 
         Raises:
             DeclareError: the type has no exact grammar.
             CompileError: no text fits, or the vocabulary cannot spell any.
         """
-        return self._generators.get(output_type, Whitespace(whitespace), property_order)
+        if (style := Whitespace(whitespace)) is Whitespace.AUTO:
+            raise OptionError("whitespace='auto' is not there yet: use 'spaced', 'compact', 'pretty' or 'any'")
+        return self._generators.get(output_type, style, property_order)
 
     @overload
     def run(
@@ -237,7 +239,7 @@ class Model:
         max_tokens: int | None = None,
         seed: int | None = None,
         speculation: Speculation | None = None,
-        whitespace: Whitespace | str = Whitespace.AUTO,
+        whitespace: Whitespace | str = Whitespace.SPACED,
         property_order: PropertyOrder = "declared",
     ) -> Result[Any]:
         """Return an object of the type, with its text, its tokens and a report.
@@ -298,7 +300,7 @@ class Model:
         max_tokens: int | None = None,
         seed: int | None = None,
         speculation: Speculation | None = None,
-        whitespace: Whitespace | str = Whitespace.AUTO,
+        whitespace: Whitespace | str = Whitespace.SPACED,
         property_order: PropertyOrder = "declared",
     ) -> Any:
         """Return an object of the type: the value of `run`, with the same options."""
@@ -356,7 +358,7 @@ class Model:
         max_tokens: int | None = None,
         seed: int | None = None,
         speculation: Speculation | None = None,
-        whitespace: Whitespace | str = Whitespace.AUTO,
+        whitespace: Whitespace | str = Whitespace.SPACED,
         property_order: PropertyOrder = "declared",
     ) -> list[Any]:
         """Return one object per prompt, in order; the options are those of `run`, a seed is used for every row."""
@@ -374,7 +376,7 @@ class Model:
         max_tokens: int | None = None,
         seed: int | None = None,
         speculation: Speculation | None = None,
-        whitespace: Whitespace | str = Whitespace.AUTO,
+        whitespace: Whitespace | str = Whitespace.SPACED,
         property_order: PropertyOrder = "declared",
     ) -> list[Result[Any]]:
         """Return one result per (output type, prompt), in order; every type is compiled before the first row runs."""

@@ -308,6 +308,7 @@ def test_property_order(model: sg.Model) -> None:
         ({"seed": -1}, "seed must be"),
         ({"seed": 0.5}, "seed must be"),
         ({"whitespace": "wide"}, "compact"),
+        ({"whitespace": "auto"}, "'auto' is not there yet"),
         ({"property_order": "sorted"}, "property_order"),
     ],
 )

@@ -62,7 +62,7 @@ def test_generate_from_each_kind_of_declaration(folder: Path) -> None:
     for options, pattern in wanted.items():
         done = run("generate", "x", *options, "--model", "model", folder=folder)
         assert (done.returncode, done.stderr) == (0, "")
-        assert re.fullmatch(pattern + "\n", done.stdout), done.stdout
+        assert re.fullmatch(f"({pattern})\n", done.stdout), done.stdout
 
 
 def test_generate_is_repeatable_and_reports(folder: Path) -> None:
