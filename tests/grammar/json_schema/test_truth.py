@@ -103,6 +103,50 @@ schemas = st.recursive(
 )
 
 
+# Small objects and numbers that overlap on purpose, so that combinations of them have something to get wrong.
+leaves = st.sampled_from(
+    [True, {"type": "integer"}, {"type": "string"}, {"const": 1}, {"enum": ["a", 1]}, {"minimum": 2}]
+)
+small_objects = st.fixed_dictionaries(
+    {},
+    optional={
+        "properties": st.dictionaries(st.sampled_from(["a", "b"]), leaves, min_size=1, max_size=2),
+        "required": st.lists(st.sampled_from(["a", "b"]), unique=True, min_size=1, max_size=2),
+        "additionalProperties": st.booleans(),
+        "minProperties": st.integers(1, 2),
+        "maxProperties": st.integers(0, 2),
+        "dependentRequired": st.just({"a": ["b"]}),
+    },
+)
+small_numbers = _any_of(
+    {
+        "type": st.sampled_from(["integer", "number"]),
+        "minimum": st.sampled_from([0, 1, 2.5]),
+        "exclusiveMinimum": st.sampled_from([0, 1]),
+        "maximum": st.sampled_from([1, 7, 2.5]),
+        "multipleOf": st.sampled_from([2, 0.5]),
+    }
+)
+
+
+def _combinations(part: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    several = st.lists(part, min_size=2, max_size=3)
+    one = st.one_of(
+        [st.fixed_dictionaries({keyword: several}) for keyword in ("allOf", "anyOf", "oneOf")]
+        + [
+            st.fixed_dictionaries({"not": part}),
+            st.fixed_dictionaries({"if": part, "then": part}),
+            st.fixed_dictionaries({"if": part, "then": part, "else": part}),
+        ]
+    )
+    return st.lists(one, min_size=1, max_size=2).map(lambda found: {k: v for piece in found for k, v in piece.items()})
+
+
+object_combinations = _combinations(small_objects)
+number_combinations = _combinations(small_numbers)
+object_values = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.sampled_from([1, 2, "a", None]), max_size=3)
+
+
 def _lowered(schema: Any, order: PropertyOrder) -> ir.Grammar | None:
     """Return the grammar, None where nothing satisfies the schema; a refusal ends the example."""
     try:
@@ -114,10 +158,7 @@ def _lowered(schema: Any, order: PropertyOrder) -> ir.Grammar | None:
     raise AssertionError
 
 
-@settings(max_examples=150)
-@given(schemas, st.randoms(use_true_random=False))
-def test_words_of_the_grammar_validate(schema: Any, rng: random.Random) -> None:
-    """Every text that the grammar makes satisfies the schema."""
+def _words_validate(schema: Any, rng: random.Random) -> None:
     grammar = _lowered(schema, "declared")
     assume(grammar is not None)
     for _ in range(8):
@@ -125,17 +166,49 @@ def test_words_of_the_grammar_validate(schema: Any, rng: random.Random) -> None:
         assert verdict(schema, text), text
 
 
-@settings(max_examples=200)
-@given(schemas, st.lists(values, min_size=1, max_size=8))
-def test_the_grammar_in_any_order_is_the_schema(schema: Any, candidates: list[Any]) -> None:
-    """With keys in any order a canonical text is a word iff its value satisfies the schema."""
+def _is_the_schema(schema: Any, candidates: list[Any]) -> None:
     grammar = _lowered(schema, "any")
     for value in candidates:
         word = grammar is not None and accepts(grammar, render(value).encode())
         assert word == is_valid(schema, value), json.dumps(value)
 
 
+@settings(max_examples=150)
+@given(schemas, st.randoms(use_true_random=False))
+def test_words_of_the_grammar_validate(schema: Any, rng: random.Random) -> None:
+    """Every text that the grammar makes satisfies the schema."""
+    _words_validate(schema, rng)
+
+
 @settings(max_examples=100)
+@given(object_combinations, st.randoms(use_true_random=False))
+def test_words_of_combined_objects_validate(schema: Any, rng: random.Random) -> None:
+    """The same for combinations of overlapping objects."""
+    _words_validate({"type": "object", **schema}, rng)
+
+
+@settings(max_examples=150)
+@given(schemas, st.lists(values, min_size=1, max_size=8))
+def test_the_grammar_in_any_order_is_the_schema(schema: Any, candidates: list[Any]) -> None:
+    """With keys in any order a canonical text is a word iff its value satisfies the schema."""
+    _is_the_schema(schema, candidates)
+
+
+@settings(max_examples=250)
+@given(object_combinations, st.lists(object_values, min_size=6, max_size=12))
+def test_combined_objects_are_the_schema(schema: Any, candidates: list[Any]) -> None:
+    """The same for combinations of overlapping objects."""
+    _is_the_schema(schema, candidates)
+
+
+@settings(max_examples=150)
+@given(number_combinations)
+def test_combined_numbers_are_the_schema(schema: Any) -> None:
+    """The same for combinations of overlapping number sets."""
+    _is_the_schema(schema, [0, 1, 2, 3, 4, 7, 8, -1, -2, 0.5, 1.5, 2.5, 2.25, 7.5])
+
+
+@settings(max_examples=60)
 @given(schemas, st.lists(values, min_size=1, max_size=8))
 def test_declared_order_accepts_nothing_more(schema: Any, candidates: list[Any]) -> None:
     """A text in declared order that is a word satisfies the schema."""
