@@ -6,13 +6,12 @@ front ends write themselves, and formats.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
 from structgen.grammar.chardfa import CharDfa
-from structgen.grammar.dfa import Dfa, intersection
+from structgen.grammar.dfa import Dfa
 from structgen.grammar.encode import encode_json_string, encode_utf8
 from structgen.grammar.ir import Lexeme
 from structgen.grammar.numbers import Bounds, Number, decimals, integers
@@ -83,22 +82,6 @@ def json_number(
         multiple_of: positive number of which each value is a multiple.
     """
     return Lexeme(decimals(Bounds(minimum, maximum, exclusive_minimum, exclusive_maximum, multiple_of)), name="number")
-
-
-def limit_digits(number: Lexeme, maximum: int) -> Lexeme:
-    """Return the words of a lexeme in which no more than `maximum` digits stand in a row.
-
-    A generation policy, not part of any schema: a model that writes digits for ever would never end.
-    """
-    return replace(number, dfa=intersection(number.dfa, _digit_runs(maximum)))
-
-
-@lru_cache(maxsize=64)
-def _digit_runs(maximum: int) -> Dfa:
-    delta = np.zeros((maximum + 1, 256), np.int32)
-    delta[:, ord("0") : ord("9") + 1] = np.arange(1, maximum + 2)[:, None]
-    delta[-1, ord("0") : ord("9") + 1] = DEAD
-    return Dfa.build(delta, np.ones(maximum + 1, np.bool_))
 
 
 @lru_cache(maxsize=64)

@@ -264,15 +264,6 @@ def test_plain_text(text: str) -> None:
     assert (lexeme.min_length, lexeme.max_length, lexeme.free_text) == (0, 3, True)
 
 
-@given(st.text("0123456789.-e", max_size=12), st.integers(0, 4))
-def test_limit_digits(text: str, maximum: int) -> None:
-    """Of the numbers those stay that have no longer run of digits."""
-    number = lexemes.json_number()
-    longest = max(map(len, re.findall("[0-9]+", text)), default=0)
-    assert accepts(lexemes.limit_digits(number, maximum), text) == (accepts(number, text) and longest <= maximum)
-    assert lexemes.limit_digits(number, maximum).name == number.name
-
-
 @given(st.text(" \t\n\r\x0b\u00a0a", max_size=6), st.none() | st.integers(0, 4))
 def test_whitespace(text: str, maximum: int | None) -> None:
     """Only the four characters of JSON, and no more than the maximum."""

@@ -1,0 +1,69 @@
+"""The generation policy: it takes texts away and adds none, and only endless runs are cut."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oracle.recognise import accepts
+from structgen.config import Policy
+from structgen.declarations import JsonSchema, Lark, Regex
+from structgen.grammar.ir import Grammar
+from structgen.grammar.policy import Bounded, apply_policy
+from structgen.output_type import lower
+
+POLICY = Policy(max_whitespace=3, max_digits=4)
+
+
+def grammar_of(declared: object) -> Grammar:
+    """Return the exact grammar."""
+    return lower(declared).grammar
+
+
+@pytest.mark.parametrize(
+    ("declared", "kept", "lost"),
+    [
+        (JsonSchema({"type": "integer"}), ["0", "-1234"], ["12345"]),
+        (JsonSchema({"type": "number"}), ["1234.5678e12", "0.0001"], ["1.00000", "1e00000"]),
+        (JsonSchema({"type": "string"}), ['"1234567890"', '"      "'], []),
+        (JsonSchema({"type": "integer", "minimum": 0, "maximum": 999999}), ["999999"], []),
+        (JsonSchema({"type": "integer", "minimum": 100000}), ["100000", "1234567"], []),
+        (Regex(r"\d+"), ["1234"], ["12345"]),
+        (Regex(r"\d{6}"), ["123456"], []),
+        (Lark('start: "a" "b"\n%ignore /\\s+/'), ["ab", "a   b", "a\n\nb"], ["a    b", "a\n\n\n\nb"]),
+    ],
+)
+def test_what_is_cut(declared: object, kept: list[str], lost: list[str]) -> None:
+    """Endless runs become short; finite ones, string bodies and what would be left empty stay."""
+    exact = grammar_of(declared)
+    bounded, _ = apply_policy(exact, POLICY)
+
+    assert all(accepts(exact, text.encode()) for text in [*kept, *lost])
+    assert all(accepts(bounded, text.encode()) for text in kept)
+    assert not any(accepts(bounded, text.encode()) for text in lost)
+
+
+@given(st.text("0123456789ab \n.-e", max_size=14))
+def test_it_is_an_intersection(text: str) -> None:
+    """A text is left iff it was there and has no longer run."""
+    exact = grammar_of(Regex(r"(\d+|[ab\n ]+|[.e-])*"))
+    bounded, _ = apply_policy(exact, POLICY)
+    short = not re.search(r"\d{5}|[ \n]{4}", text)
+
+    assert accepts(exact, text.encode())
+    assert accepts(bounded, text.encode()) == short
+
+
+def test_what_was_cut_is_told() -> None:
+    """Each lexeme that was cut is named with the bound; nothing is cut in silence."""
+    _, cuts = apply_policy(grammar_of(JsonSchema({"type": "integer"})), POLICY)
+
+    assert [(cut.run, cut.maximum) for cut in cuts] == [("digits", 4)]
+    assert all(isinstance(cut, Bounded) for cut in cuts)
+
+    _, none = apply_policy(grammar_of(JsonSchema({"type": "string"})), POLICY)
+
+    assert none == ()
