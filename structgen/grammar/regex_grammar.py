@@ -121,12 +121,12 @@ _INNER = _Edges(is_first=False, is_last=False)
 def _lower(node: Node, edges: _Edges = _INNER) -> ir.Expr:
     """Return the expression of a node: one lexeme if that is small, else the smallest split."""
     node = _merged(node)
+    failure: LimitError | None = None
     if not _has_long(node) and _byte_states(node) <= MAX_BYTE_STATES:
         try:
             return _lexeme(node)
-        except LimitError:
-            if not isinstance(node, Concat | Alternate | Repeat):
-                raise
+        except LimitError as error:
+            failure = error
     counted = _counted(node, MAX_COPIES)
     if counted is not None:
         rest, low, high = counted
@@ -140,6 +140,8 @@ def _lower(node: Node, edges: _Edges = _INNER) -> ir.Expr:
     # Options of the whole text see the same edges apart. Else a cut could hide from a look-around what it looks
     # at, so the node must be one automaton or nothing.
     if looks_around(node) and not (edges == _WHOLE and isinstance(node, Alternate)):
+        if failure is not None:
+            raise failure
         return _lexeme(node)
     return _split(node, edges)
 
@@ -156,6 +158,7 @@ def _split(node: Node, edges: _Edges) -> ir.Expr:
             # The empty text among the items fills up any count.
             return ir.Repeat(_lower(item), 0 if widths(item)[0] == 0 else low, high)
         case _:
+            # A single character, which no limit has refused.
             return _lexeme(node)
 
 

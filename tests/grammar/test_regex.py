@@ -6,6 +6,8 @@ import itertools
 import re
 import time
 import warnings
+from functools import cache
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 
 from structgen.errors import GrammarSyntaxError, LimitError
 from structgen.grammar.charset import CharSet
-from structgen.grammar.regex import Dialect, Node, parse, to_chardfa
+from structgen.grammar.regex import Dialect, Mode, Node, machine, parse, to_chardfa
 
 ALPHABET = "aAb1 _\né-"
 TEXTS = ["".join(letters) for length in range(4) for letters in itertools.product("aA1\n", repeat=length)]
@@ -89,6 +91,28 @@ def read(pattern: str, flags: int) -> tuple[Node | None, str]:
         return None, str(error)
 
 
+@settings(max_examples=200)
+@given(EXPRESSIONS, st.sampled_from(["", ".{0,4}", "a.{3}", "(?:a1?){0,3}b"]), st.sampled_from(list(get_args(Mode))))
+def test_pruned_threads_are_needless(pattern: str, repeat: str, mode: Mode) -> None:
+    """Leaving out threads that another one covers, from the first state on, does not change the language."""
+    if compiled(pattern) is None:
+        return
+    node = parse(f"(?:{pattern}){repeat}[a1]")
+    plain = to_chardfa(node, mode=mode)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machine, "PRUNING_STARTS_AT", 0)
+        assert to_chardfa(node, mode=mode) == plain
+
+
+@pytest.mark.parametrize(
+    ("pattern", "most"), [("foo.{0,50}bar", 300), ("a.{14}", 16), (r"x[a.]{1,200}\.[a.]{1,6}\b[a./]*", 2000)]
+)
+def test_overlapping_repeats_stay_small(pattern: str, most: int) -> None:
+    """Where many places of a repeat are alive at once, the one that can do most stands for them."""
+    assert to_chardfa(parse(pattern), mode="search").num_states <= most
+    assert to_chardfa(parse(pattern)).num_states <= most
+
+
 REFUSALS = ("not supported", "not regular")
 
 
@@ -110,6 +134,7 @@ def test_python_syntax_is_read_as_re_reads_it(pattern: str, flags: int) -> None:
         assert dfa.matches(text) == bool(oracle.fullmatch(text)), (pattern, text)
 
 
+@cache
 def every_character() -> str:
     """Return all of Unicode in order, surrogates left out."""
     return "".join(map(chr, CharSet.any()))
@@ -136,7 +161,9 @@ def test_classes_hold_what_re_matches(flags: int) -> None:
     for source in sources:
         dfa = to_chardfa(parse(source, flags=flags))
         ours = dfa.class_set(int(dfa.table[0].argmax())) if dfa.num_states > 1 else CharSet.empty()
-        assert ours == CharSet.from_text("".join(re.findall(source, everything, flags))), source
+        # Neighbours in this text are neighbours in Unicode, surrogates aside.
+        runs = re.findall(f"(?:{source})+", everything, flags)
+        assert ours == CharSet.from_ranges((ord(run[0]), ord(run[-1])) for run in runs), source
 
 
 # The ECMA dialect. Each item: as written, and how Python and ECMA-262 read it, in Python's syntax.

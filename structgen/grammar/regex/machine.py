@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import product
+from math import prod
 
 import numpy as np
 
@@ -148,7 +149,7 @@ class Machine:
             for state, obligations in reading:
                 target = self.nfa.targets[state]
                 members = readers[self.nfa.reads[state]]
-                self._work += len(members)
+                self._spend(len(members) * (1 + len(obligations)))
                 for number in members:
                     kept = self._step(obligations, context, number) if obligations else _FREE
                     if kept is not None:
@@ -161,10 +162,22 @@ class Machine:
         if (self.nfa.parts[part].final, _FREE) in threads and self._matched[part] != DEAD:
             return self._matched[part]
         if any(obligations for _, obligations in threads):
-            threads = _undominated(threads)
+            threads = self._undominated(threads)
         if len(self._thread_sets) > PRUNING_STARTS_AT and 1 < len(threads) <= MAX_PRUNED_THREADS:
             threads = self._strongest(threads)
         return self._number(threads)
+
+    def _undominated(self, threads: set[Thread]) -> set[Thread]:
+        """Leave out a thread where another in the same state promises less."""
+        by_state: dict[int, list[Obligations]] = {}
+        for state, obligations in threads:
+            by_state.setdefault(state, []).append(obligations)
+        self._spend(sum(len(group) ** 2 for group in by_state.values()))
+        return {
+            (state, obligations)
+            for state, obligations in threads
+            if not any(other < obligations for other in by_state[state])
+        }
 
     def _strongest(self, threads: set[Thread]) -> set[Thread]:
         """Leave out a thread where another can do all that it can, and promises no more."""
@@ -233,9 +246,7 @@ class Machine:
                     if found not in seen:
                         seen.add(found)
                         stack.append(found)
-        self._work += len(seen)
-        if self._work > MAX_WORK:
-            raise self._limit_error(self._work, "too many steps to build")
+        self._spend(len(seen))
         self._closures[key] = reading, finals
         return reading, finals
 
@@ -253,25 +264,18 @@ class Machine:
                 if tracker < 0:
                     return (frozenset([(part, is_negative, self._starts[part])]),)
                 _, ways = self._closure(part, trackers[tracker], context, ahead)
-                return _broken(ways) if is_negative else ways
+                return self._broken(ways) if is_negative else ways
 
+    def _broken(self, ways: list[Obligations]) -> list[Obligations]:
+        """Return the ways in which every one of the given ways fails."""
+        self._spend(prod(map(len, ways)))
+        turned = [[(part, not is_negative, threads) for part, is_negative, threads in way] for way in ways]
+        return [frozenset(choice) for choice in product(*turned)]
 
-def _broken(ways: list[Obligations]) -> list[Obligations]:
-    """Return the ways in which every one of the given ways fails."""
-    turned = [[(part, not is_negative, threads) for part, is_negative, threads in way] for way in ways]
-    return [frozenset(choice) for choice in product(*turned)]
-
-
-def _undominated(threads: set[Thread]) -> set[Thread]:
-    """Leave out a thread where another in the same state promises less."""
-    by_state: dict[int, list[Obligations]] = {}
-    for state, obligations in threads:
-        by_state.setdefault(state, []).append(obligations)
-    return {
-        (state, obligations)
-        for state, obligations in threads
-        if not any(other < obligations for other in by_state[state])
-    }
+    def _spend(self, steps: int) -> None:
+        self._work += steps
+        if self._work > MAX_WORK:
+            raise self._limit_error(self._work, "too many steps to build")
 
 
 def _thread_order(thread: Thread) -> tuple[int, list[Obligation]]:
