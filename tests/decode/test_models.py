@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_tokenizer import TEMPLATE, tiny_tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from structgen.decode import gguf
 from structgen.decode.models import load_model, wrap_model
 from structgen.errors import OptionError
+from tiny_tokenizer import TEMPLATE, tiny_tokenizer
 
 
 def _model() -> Any:

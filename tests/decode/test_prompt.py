@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tiny_tokenizer import TEMPLATE, tiny_tokenizer
 from tokenizers.processors import TemplateProcessing
 
 from structgen.decode.prompt import Raw, encode_prompt
 from structgen.errors import OptionError
+from tiny_tokenizer import TEMPLATE, tiny_tokenizer
 
 
 def test_string_is_one_user_turn() -> None:
