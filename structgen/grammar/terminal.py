@@ -226,34 +226,62 @@ def _on_ticking_cycle(edges: list[list[tuple[int, int]]]) -> set[int]:
 
 @lru_cache(maxsize=1024)
 def _lengths_have_no_gap(dfa: Dfa, low: int, high: int | None) -> bool:
-    """Return whether from each state every length from its fewest to its most ticks can be reached.
-
-    The lengths form a unary language of an automaton with n states, which is periodic from n * n on; so
-    looking at n * n + n lengths (or up to the bound, if that is less) settles the question.
-    """
-    n = dfa.num_states
-    if n > _MAX_GAP_CHECK_STATES:
-        return False
+    """Return whether from each state every length from its fewest to its most ticks can be reached."""
     need, most = _lengths(dfa)
-    horizon = min(max(low, high or 0), n * n + n) + 1
-    window = (1 << (horizon + 1)) - 1
     edges = tick_edges(dfa)
-    lengths = [1 if dfa.accepting[state] else 0 for state in range(n)]
+    flexible = _flexible(edges, need)
+    if all(flexible[state] or need[state] == most[state] for state in range(dfa.num_states)):
+        return True
+    if dfa.num_states > _MAX_GAP_CHECK_STATES:
+        return False
+    # The lengths form a unary language of an automaton with n states, which is periodic from n * n on; so looking at
+    # n * n + n lengths (or up to the bound, if that is less) settles the question.
+    horizon = min(max(low, high or 0), dfa.num_states**2 + dfa.num_states) + 1
+    lengths = _length_bits(edges, dfa.accepting.tolist(), (1 << (horizon + 1)) - 1)
+    for state in range(dfa.num_states):
+        top = min(most[state], horizon)
+        if need[state] <= top and lengths[state] != ((1 << (top + 1)) - 1) & ~((1 << need[state]) - 1):
+            return False
+    return True
+
+
+def _flexible(edges: list[list[tuple[int, int]]], need: tuple[int, ...]) -> list[bool]:
+    """Return for which states a shortest way to acceptance meets a cycle of one tick, so that all longer ones exist."""
+    flexible = [False] * len(edges)
+    for state, row in enumerate(edges):
+        todo = [target for target, tick in row if tick]
+        seen = set(todo)
+        while todo and not flexible[state]:
+            one = todo.pop()
+            flexible[state] = one == state
+            fresh = {target for target, tick in edges[one] if not tick} - seen
+            seen |= fresh
+            todo.extend(fresh)
     changed = True
     while changed:
         changed = False
-        for state in reversed(range(n)):
+        for state in reversed(range(len(edges))):
+            if not flexible[state] and any(
+                flexible[target] and need[state] == need[target] + tick for target, tick in edges[state]
+            ):
+                flexible[state] = changed = True
+    return flexible
+
+
+def _length_bits(edges: list[list[tuple[int, int]]], accepting: list[bool], window: int) -> list[int]:
+    """Return per state the lengths from it to acceptance, bit n for n ticks, within the window."""
+    lengths = [int(ends) for ends in accepting]
+    changed = True
+    while changed:
+        changed = False
+        for state in reversed(range(len(edges))):
             bits = lengths[state]
             for target, tick in edges[state]:
                 bits |= lengths[target] << tick
             bits &= window
             if bits != lengths[state]:
                 lengths[state], changed = bits, True
-    for state in range(n):
-        top = min(most[state], horizon)
-        if need[state] <= top and lengths[state] != ((1 << (top + 1)) - 1) & ~((1 << need[state]) - 1):
-            return False
-    return True
+    return lengths
 
 
 def _multiplied_out(dfa: Dfa, low: int, high: int | None, name: str) -> Dfa:
