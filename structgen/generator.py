@@ -5,11 +5,14 @@ Left out: how a type becomes a grammar (output_type.py) and a grammar an automat
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from structgen.config import Limits, Sampling, Speculation
+from structgen.config import Limits, Policy, Sampling, Speculation
 from structgen.errors import OptionError
 from structgen.report import ReplayRecord, Result
 
@@ -27,8 +30,12 @@ T = TypeVar("T")
 # Enough for most objects; a type whose shortest text is longer gets what it needs.
 _DEFAULT_MAX_TOKENS = 512
 
+DEFAULT_POLICY = Policy()
+
 # Generators that a model keeps for the types it was called with last; each holds a compiled automaton.
 _MAX_GENERATORS = 64
+# Rows from which on a batch shows a progress bar on a terminal.
+_LONG_BATCH = 8
 
 
 class Generator(Generic[T]):
@@ -166,27 +173,48 @@ class GeneratorPool:
         """Start empty."""
         self._runtime = runtime
         self._lock = threading.RLock()
-        self._kept: OrderedDict[tuple[int, Whitespace, str], tuple[object, Generator[Any]]] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, Whitespace, str, Policy | None], tuple[object, Generator[Any]]] = (
+            OrderedDict()
+        )
 
-    def get(self, output_type: object, whitespace: Whitespace, property_order: PropertyOrder) -> Generator[Any]:
+    def get(
+        self, output_type: object, whitespace: Whitespace, property_order: PropertyOrder, policy: Policy | None
+    ) -> Generator[Any]:
         """Return the generator of a type and its options, made now if it is not there."""
         # By identity, and the type kept alive: equal types need not mean the same (Choice([1]) == Choice([True])).
-        key = (id(output_type), whitespace, property_order)
+        key = (id(output_type), whitespace, property_order, policy)
+        if policy is not None and not isinstance(policy, Policy):
+            raise OptionError(f"policy must be a Policy or None, not {type(policy).__name__}")
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key][1]
-            generator = self._make(output_type, whitespace, property_order)
+            generator = self._make(output_type, whitespace, property_order, policy)
             self._kept[key] = (output_type, generator)
             if len(self._kept) > _MAX_GENERATORS:
                 self._kept.popitem(last=False)
             return generator
 
-    def _make(self, output_type: object, whitespace: Whitespace, property_order: PropertyOrder) -> Generator[Any]:
+    def _make(
+        self, output_type: object, whitespace: Whitespace, property_order: PropertyOrder, policy: Policy | None
+    ) -> Generator[Any]:
         from structgen.grammar.cache import CacheOutcome
         from structgen.grammar.compile import shared_cache
+        from structgen.grammar.policy import apply_policy
         from structgen.output_type import lower
 
         declaration = lower(output_type, whitespace=whitespace, property_order=property_order)
+        if policy is not None:
+            declaration = replace(declaration, grammar=apply_policy(declaration.grammar, policy)[0])
         automaton, outcome = shared_cache().compile(declaration.grammar, self._runtime.vocabulary, Limits())
         return Generator(self._runtime, declaration, automaton, "miss" if outcome is CacheOutcome.MISS else "hit")
+
+
+def progress(rows: Sequence[T]) -> Iterable[T]:
+    """Iterate over the rows of a batch, with a bar on a terminal if there are many."""
+    if len(rows) < _LONG_BATCH or not sys.stderr.isatty():
+        return rows
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(rows, description="generating", console=Console(file=sys.stderr), transient=True)

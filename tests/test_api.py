@@ -298,6 +298,15 @@ def test_property_order(model: sg.Model) -> None:
     assert seen == {("name", "legs"), ("legs", "name")}
 
 
+def test_policy(model: sg.Model) -> None:
+    """Digit runs are bounded unless the exact language is asked for, and by as much as is asked for."""
+    nine = model.hf_tokenizer.encode("9", add_special_tokens=False)[0]
+    options: dict[str, Any] = {"sampling": sg.Sampling(logit_bias={nine: 1000.0}), "seed": 1, "max_tokens": 60}
+    assert model.generate(int, "x", **options) == int("9" * 32)
+    assert model.generate(int, "x", policy=sg.Policy(max_digits=5), **options) == 99999
+    assert model.generate(int, "x", policy=None, **options) == int("9" * 60)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -309,6 +318,7 @@ def test_property_order(model: sg.Model) -> None:
         ({"seed": 0.5}, "seed must be"),
         ({"whitespace": "wide"}, "compact"),
         ({"whitespace": "auto"}, "'auto' is not there yet"),
+        ({"policy": 16}, "policy must be a Policy"),
         ({"property_order": "sorted"}, "property_order"),
     ],
 )
