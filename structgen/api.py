@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from structgen.decode.prompt import Prompt
     from structgen.decode.runtime import Runtime
     from structgen.grammar.cache import CompileCache
-    from structgen.grammar.compile import _UserCache as UserCache
+    from structgen.grammar.compile import UserCache as UserCache
     from structgen.grammar.token_automaton import TokenAutomaton
     from structgen.vocabulary import Vocabulary
 

@@ -13,13 +13,13 @@ from structgen.grammar.token_automaton import TokenAutomaton
 from structgen.vocabulary import Vocabulary
 
 
-class _UserCache(enum.Enum):
+class UserCache(enum.Enum):
     """Stands for the cache that all callers of a process share."""
 
     SHARED = "shared"
 
 
-USER_CACHE = _UserCache.SHARED
+USER_CACHE = UserCache.SHARED
 
 _shared_lock = threading.Lock()
 _shared: list[CompileCache] = []
@@ -38,7 +38,7 @@ def compile_grammar(
     vocabulary: Vocabulary,
     *,
     limits: Limits | None = None,
-    cache: CompileCache | _UserCache | None = USER_CACHE,
+    cache: CompileCache | UserCache | None = USER_CACHE,
 ) -> TokenAutomaton:
     """Return the token automaton of a grammar.
 
@@ -54,7 +54,7 @@ def compile_grammar(
         LimitError: a limit was passed.
     """
     limits = limits or Limits()
-    used = shared_cache() if isinstance(cache, _UserCache) else cache
+    used = shared_cache() if isinstance(cache, UserCache) else cache
     if used is not None:
         return used.compile(grammar, vocabulary, limits)[0]
     scans, spelling = shared_cache().scans_of(vocabulary)

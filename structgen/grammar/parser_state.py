@@ -10,22 +10,43 @@ from structgen.vocabulary import Vocabulary
 
 
 class Automaton(Protocol):
-    """What a walk asks of a token automaton (token_automaton.py says what each does)."""
+    """What a walk asks of a token automaton."""
 
     @property
-    def vocabulary(self) -> Vocabulary: ...  # noqa: D102
+    def vocabulary(self) -> Vocabulary:
+        """The tokens that are walked over."""
+
     @property
-    def start_configuration(self) -> int: ...  # noqa: D102
+    def start_configuration(self) -> int:
+        """The state before any text."""
+
     @property
-    def end_mask(self) -> Ints: ...  # noqa: D102
-    def is_accepting(self, configuration: int) -> bool: ...  # noqa: D102
-    def finishing_cost(self, configuration: int) -> int: ...  # noqa: D102
-    def describe(self, configuration: int) -> str: ...  # noqa: D102
-    def mask(self, configuration: int) -> Ints: ...  # noqa: D102
-    def mask_within(self, configuration: int, budget: int) -> Ints: ...  # noqa: D102
-    def free_text_mask(self, configuration: int) -> Ints | None: ...  # noqa: D102
-    def next_configuration(self, configuration: int, token_id: int) -> int: ...  # noqa: D102
-    def forced_bytes(self, configuration: int) -> bytes: ...  # noqa: D102
+    def end_mask(self) -> Ints:
+        """The mask after the end."""
+
+    def is_accepting(self, configuration: int) -> bool:
+        """Return whether the text may end here."""
+
+    def finishing_cost(self, configuration: int) -> int:
+        """Return how many tokens are enough to end from here."""
+
+    def describe(self, configuration: int) -> str:
+        """Return a short text for messages."""
+
+    def mask(self, configuration: int) -> Ints:
+        """Return the legal tokens."""
+
+    def mask_within(self, configuration: int, budget: int) -> Ints:
+        """Return the legal tokens after which budget - 1 more are enough to end."""
+
+    def free_text_mask(self, configuration: int) -> Ints | None:
+        """Return the tokens that stay inside free text."""
+
+    def next_configuration(self, configuration: int, token_id: int) -> int:
+        """Return the state after a token, or raise TokenRejectedError."""
+
+    def forced_bytes(self, configuration: int) -> bytes:
+        """Return the bytes that every continuation starts with."""
 
 
 class ParserState:
