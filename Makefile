@@ -6,8 +6,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up-done
 # Seed of the long Hypothesis profile; another seed is another set of examples.
 SEED ?= 0
-# Folders with the tokenizers that benchmarks of a vocabulary read.
-TOKENIZERS ?= $(wildcard $(HOME)/.cache/structgen/models/* $(HOME)/.cache/structgen-bench/tokenizers/*)
+# The tokenizer that benchmarks of a vocabulary read.
+TOKENIZER ?= $(HOME)/.cache/structgen/models/smollm2-135m-instruct
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-full lint pytest bench docs format clean
@@ -45,8 +45,10 @@ lint: $(STAMP) ## ruff, mypy --strict, import-linter
 	$(BIN)/lint-imports --no-logo
 
 bench: $(STAMP) ## every benchmark, each prints its table
+	$(BIN)/structgen fetch-model
 	@set -e; for script in $$(grep -l __main__ benchmarks/*.py); do \
-	  echo "== $$script"; $(BIN)/python $$script $(TOKENIZERS); done
+	  echo "== $$script"; \
+	  if grep -q FOLDER $$script; then $(BIN)/python $$script $(TOKENIZER); else $(BIN)/python $$script; fi; done
 
 docs: $(STAMP) ## write the generated parts of docs/
 	$(BIN)/python scripts/build_docs.py
