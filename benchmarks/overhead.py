@@ -76,7 +76,7 @@ class Free:
 def token_times(model: sg.Model, state: Any, prompt: tuple[int, ...], sampling: sg.Sampling, limit: int) -> list[float]:
     """Return the seconds of each token after the first (which has the prompt in it), at most `limit` of them."""
     request = Request(prompt_token_ids=prompt, max_tokens=400, seed=1, sampling=sampling)
-    decoding = Decoding(model.runtime.new_target(), state, model.runtime.vocabulary, request)
+    decoding = Decoding(model._runtime.new_target(), state, model._runtime.vocabulary, request)
     decoding.step()
     times = []
     while len(times) < limit:
@@ -92,9 +92,9 @@ def measure(model: sg.Model, sampling: sg.Sampling, rounds: int, name: str) -> l
     generator = model.generator(Event)
     free, constrained, ratios = [], [], []
     for turn in track(range(rounds + 1), description=name):
-        prompt = model.runtime.encode(PROMPTS[turn % len(PROMPTS)])
+        prompt = model._runtime.encode(PROMPTS[turn % len(PROMPTS)])
         ours = token_times(model, generator.automaton.start(), prompt, sampling, 400)
-        plain = token_times(model, Free(model.runtime.vocabulary), prompt, sampling, len(ours))
+        plain = token_times(model, Free(model._runtime.vocabulary), prompt, sampling, len(ours))
         if turn == 0:
             continue  # compiles and warms up
         free.append(statistics.median(plain))

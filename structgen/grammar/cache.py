@@ -21,6 +21,7 @@ from platformdirs import user_cache_path
 from structgen.config import Limits
 from structgen.grammar.build import build_automaton
 from structgen.grammar.canonical import canonical_text
+from structgen.grammar.core import ROW_ARRAYS
 from structgen.grammar.files import prune, read_arrays, write_arrays
 from structgen.grammar.ir import Grammar
 from structgen.grammar.scan import VocabularyScans
@@ -109,13 +110,9 @@ class CompileCache:
         if self.directory is None or automaton.num_rows <= stored:
             return False
         text = key_text(grammar, automaton.vocabulary, limits)
-        keys, place, masks = automaton.export_rows()
-        if not len(keys):
-            return False
+        rows = automaton.export_rows()
         key = np.frombuffer(text.encode(), np.uint8).astype(np.int32)
-        written = write_arrays(
-            self._path(automaton), {"key": key, "row_keys": keys, "row_place": place, "row_masks": masks}
-        )
+        written = write_arrays(self._path(automaton), {"key": key, **rows})
         with self._lock:
             self._num_stored_rows[automaton.digest] = automaton.num_rows
         if written:
@@ -125,10 +122,10 @@ class CompileCache:
     def _load(self, automaton: TokenAutomaton, text: str) -> bool:
         if self.directory is None:
             return False
-        arrays = read_arrays(self._path(automaton), ("key", "row_keys", "row_place", "row_masks"))
+        arrays = read_arrays(self._path(automaton), ("key", *ROW_ARRAYS))
         if arrays is None or arrays["key"].astype(np.uint8).tobytes() != text.encode():
             return False
-        if not automaton.import_rows(arrays["row_keys"], arrays["row_place"], arrays["row_masks"]):
+        if not automaton.import_rows(arrays):
             return False
         with self._lock:
             self._num_stored_rows[automaton.digest] = len(arrays["row_keys"])

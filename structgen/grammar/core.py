@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -25,6 +26,9 @@ _MAX_CUT_ROWS = 64
 _MAX_EDGES = 1 << 20
 _MAX_MASKS = 1 << 16
 _MAX_FORCED_BYTES = 4096
+
+ROW_ARRAYS = ("row_keys", "row_place", "row_masks", "worst_keys", "worst_costs")
+"""Names of the arrays that rows are kept in."""
 
 
 class AutomatonCore:
@@ -55,8 +59,8 @@ class AutomatonCore:
         self._spelling = spelling
         self._lock = threading.RLock()
         self._costs: FinishingCosts | None = None
-        crosses = any(spelling.meets_needed_tokens(terminal.dfa) for terminal in parser.terminals)
-        if crosses:
+        self._crosses = any(spelling.meets_needed_tokens(terminal.dfa) for terminal in parser.terminals)
+        if self._crosses:
             self._costs = FinishingCosts(parser, scans, spelling)
         self._builder = RowBuilder(parser, scans, None if self._costs is None else Cut(self._costs))
         # A row is held once by what was built and once with the stop ids.
@@ -64,6 +68,7 @@ class AutomatonCore:
         self._stop_ids = tuple(i for i in self._vocabulary.stop_ids if i < self._vocabulary.size)
         self._rows: OrderedDict[int, Row] = OrderedDict()
         self._stored: dict[bytes, Ints] = {}
+        self._stored_worst: dict[bytes, int] = {}
         self._distinct: dict[bytes, Ints] = {}
         self._masks: dict[int, Ints] = {}
         self._worst: dict[int, int] = {}
@@ -119,8 +124,8 @@ class AutomatonCore:
         known = self._masks.get(configuration)
         if known is None:
             with self._lock:
-                saturated = self._parser.saturated(configuration)
-                known = self._finished_mask(saturated, self._stored_mask(saturated))
+                key = self._mask_key(configuration)
+                known = self._finished_mask(key, self._stored_mask(key))
                 if len(self._masks) >= _MAX_MASKS:
                     self._masks.clear()
                 self._masks[configuration] = known
@@ -132,29 +137,47 @@ class AutomatonCore:
         It is the mask itself unless the budget is near the finishing cost. Stop ids stay legal where the text may end.
         """
         with self._lock:
-            saturated = self._parser.saturated(configuration)
-            worst = self._worst.get(saturated)
-            if worst is None:
-                worst = self._worst[saturated] = self._builder.worst_cost(self._row(saturated), self.costs)
-            if budget > worst:
+            key = self._cost_key(configuration)
+            if budget > self._worst_cost(key):
                 return self.mask(configuration)
-            key = (saturated, budget)
-            cut = self._cut_rows.get(key)
+            cut = self._cut_rows.get((key, budget))
             if cut is None:
-                row = self._builder.build(saturated, Cut(self.costs, budget - 1))
-                cut = self._cut_rows[key] = self._finished_mask(saturated, row.mask)
+                row = self._builder.build(key, Cut(self.costs, budget - 1))
+                cut = self._cut_rows[key, budget] = self._finished_mask(key, row.mask)
                 if len(self._cut_rows) > _MAX_CUT_ROWS:
                     self._cut_rows.popitem(last=False)
             return cut
 
+    def _mask_key(self, configuration: int) -> int:
+        """Return the configuration that the mask is kept by."""
+        # Where tokens cross borders, whether a text can end at all may hang on a count: its parity, say.
+        return configuration if self._crosses else self._parser.saturated(configuration)
+
+    def _cost_key(self, configuration: int) -> int:
+        """Return the configuration that costs after tokens are kept by."""
+        return configuration if self._crosses else self._parser.saturated(configuration, keep_costs=True)
+
+    def _worst_cost(self, key: int) -> int:
+        """Return the greatest finishing cost after any legal token."""
+        worst = self._worst.get(key)
+        if worst is None:
+            digest = self._parser.key_of(key) if self._stored_worst else b""
+            worst = self._stored_worst.get(digest)
+            if worst is None:
+                # Only a configuration that is its own mask key has a row that masks will ask for.
+                row = self._row(key) if key == self._mask_key(key) else self._builder.build(key)
+                worst = self._builder.worst_cost(row, self.costs)
+            self._worst[key] = worst
+        return worst
+
     def free_text_mask(self, configuration: int) -> Ints | None:
         """Return the mask of the tokens that stay inside a free-text lexeme, None if none is live."""
         with self._lock:
-            saturated = self._parser.saturated(configuration)
-            if saturated not in self._free_text:
-                mask = self._builder.free_text(saturated)
-                self._free_text[saturated] = None if mask is None else self._shared(mask)
-            return self._free_text[saturated]
+            key = self._mask_key(configuration)
+            if key not in self._free_text:
+                mask = self._builder.free_text(key)
+                self._free_text[key] = None if mask is None else self._shared(mask)
+            return self._free_text[key]
 
     @property
     def end_mask(self) -> Ints:
@@ -174,24 +197,26 @@ class AutomatonCore:
         with self._lock:
             return self.costs.of_configuration(configuration)
 
-    def _stored_mask(self, saturated: int) -> Ints:
-        """Return the mask from disk where there is one; the row itself is only needed near the end of a budget."""
-        if self._stored and saturated not in self._rows:
-            stored = self._stored.get(self._parser.key_of(saturated))
+    def _stored_mask(self, key: int) -> Ints:
+        """Return the mask from disk where there is one; the row itself is only needed for costs."""
+        if self._stored and key not in self._rows:
+            stored = self._stored.get(self._parser.key_of(key))
             if stored is not None:
                 return stored
-        return self._row(saturated).mask
+        return self._row(key).mask
 
-    def _row(self, saturated: int) -> Row:
-        known = self._rows.get(saturated)
+    def _row(self, key: int) -> Row:
+        known = self._rows.get(key)
         if known is None:
-            known = self._rows[saturated] = self._builder.build(saturated)
+            known = self._rows[key] = self._builder.build(key)
+            if self._stored:
+                self._stored.pop(self._parser.key_of(key), None)
             if len(self._rows) > self._max_rows:
                 self._rows.popitem(last=False)
         return known
 
-    def _finished_mask(self, saturated: int, mask: Ints) -> Ints:
-        if self._parser.configurations[saturated][1] and self._stop_ids:
+    def _finished_mask(self, key: int, mask: Ints) -> Ints:
+        if self._parser.configurations[key][1] and self._stop_ids:
             mask = mask.copy()
             for stop in self._stop_ids:
                 mask[stop >> 5] |= np.uint32(1 << (stop & 31)).astype(np.int32)
@@ -212,28 +237,35 @@ class AutomatonCore:
         """Number of mask rows at hand, those from disk included."""
         return len(self._rows) + len(self._stored)
 
-    def export_rows(self) -> tuple[Ints, Ints, Ints]:
-        """Return (keys (n, 8), place of each row's mask (n,), distinct masks (m, words)), all int32."""
+    def export_rows(self) -> dict[str, Ints]:
+        """Return the rows as int32 arrays (names in ROW_ARRAYS): import_rows takes them in another process."""
         with self._lock:
             by_key = dict(self._stored)
-            by_key |= {self._parser.key_of(saturated): row.mask for saturated, row in self._rows.items()}
-            masks = {mask.tobytes(): mask for mask in by_key.values()}
+            by_key |= {self._parser.key_of(key): row.mask for key, row in self._rows.items()}
+            worst = self._stored_worst | {self._parser.key_of(key): cost for key, cost in self._worst.items()}
+        masks = {mask.tobytes(): mask for mask in by_key.values()}
         number = {data: index for index, data in enumerate(masks)}
-        keys = np.frombuffer(b"".join(by_key), np.int32).reshape(-1, 8)
-        place = np.array([number[mask.tobytes()] for mask in by_key.values()], np.int32)
-        table = np.array(list(masks.values()), np.int32).reshape(-1, self._scans.num_words)
-        return keys, place, table
+        return {
+            "row_keys": np.frombuffer(b"".join(by_key), np.int32).reshape(-1, 8),
+            "row_place": np.array([number[mask.tobytes()] for mask in by_key.values()], np.int32),
+            "row_masks": np.array(list(masks.values()), np.int32).reshape(-1, self._scans.num_words),
+            "worst_keys": np.frombuffer(b"".join(worst), np.int32).reshape(-1, 8),
+            "worst_costs": np.array(list(worst.values()), np.int32),
+        }
 
-    def import_rows(self, keys: Ints, place: Ints, masks: Ints) -> bool:
+    def import_rows(self, arrays: Mapping[str, Ints]) -> bool:
         """Take rows that export_rows gave in another process; return False if their shapes do not fit."""
-        fits = keys.ndim == 2 and keys.shape[1] == 8 and place.shape == keys.shape[:1]
-        if not fits or masks.ndim != 2 or masks.shape[1] != self._scans.num_words or not len(masks):
+        keys, place, masks, worst_keys, worst = (arrays[name] for name in ROW_ARRAYS)
+        fits = keys.ndim == worst_keys.ndim == masks.ndim == 2 and keys.shape[1] == worst_keys.shape[1] == 8
+        fits = fits and place.shape == keys.shape[:1] and worst.shape == worst_keys.shape[:1]
+        if not fits or masks.shape[1] != self._scans.num_words:
             return False
-        if place.min(initial=0) < 0 or place.max(initial=0) >= len(masks):
+        if place.min(initial=0) < 0 or place.max(initial=-1) >= len(masks):
             return False
         masks.setflags(write=False)
         with self._lock:
             self._stored.update({key.tobytes(): masks[index] for key, index in zip(keys, place, strict=True)})
+            self._stored_worst.update(zip((key.tobytes() for key in worst_keys), worst.tolist(), strict=True))
         return True
 
     # ------------------------------------------------------------------ steps

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from structgen.errors import LimitError
 from structgen.grammar.lr import LrTable
@@ -26,6 +27,15 @@ Entry = tuple[int, int]
 
 DEAD = -1
 BOTTOM = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """One way to saturate counters, with what it has found so far."""
+
+    keep_costs: bool
+    configurations: dict[int, int] = field(default_factory=dict)
+    stacks: dict[int, int] = field(default_factory=lambda: {BOTTOM: BOTTOM})
 
 
 class Parser:
@@ -54,12 +64,11 @@ class Parser:
         self._stack_number: dict[tuple[Entry, ...], int] = {(): BOTTOM}
         self._stack_depth: list[int] = [0]
         self._unions: dict[tuple[int, int], int] = {}
-        self._saturated_stack: dict[int, int] = {BOTTOM: BOTTOM}
         self._stack_keys: dict[int, bytes] = {BOTTOM: b""}
         self._after: dict[int, tuple[tuple[Thread, ...], bool]] = {}
         self.configurations: list[tuple[tuple[Thread, ...], bool]] = []
         self._configuration_number: dict[tuple[tuple[Thread, ...], bool], int] = {}
-        self._saturated: dict[int, int] = {}
+        self._views = (_View(keep_costs=False), _View(keep_costs=True))
         self._steps: dict[int, int] = {}
         if productions.rules == ((),):
             self.start = self.intern_threads((), is_accepting=True)
@@ -104,16 +113,27 @@ class Parser:
         return first
 
     def _union(self, one: int, two: int) -> int:
-        if one == two:
-            return one
-        key = (one, two) if one < two else (two, one)
-        known = self._unions.get(key)
-        if known is None:
-            merged = dict(self.stacks[one])
-            for frame, below in self.stacks[two]:
-                merged[frame] = self._union(merged[frame], below) if frame in merged else below
-            known = self._unions[key] = self._intern_entries(tuple(sorted(merged.items())))
-        return known
+        todo = [(one, two)]
+        while todo:
+            key = todo[-1]
+            left, right = dict(self.stacks[key[0]]), dict(self.stacks[key[1]])
+            deeper = [(left[frame], right[frame]) for frame in left if frame in right]
+            missing = [pair for pair in deeper if self._known_union(*pair) is None]
+            if missing:
+                todo.extend(missing)
+                continue
+            todo.pop()
+            if self._known_union(*key) is None:
+                merged = {**left, **right}
+                for frame in left.keys() & right.keys():
+                    pair = (min(left[frame], right[frame]), max(left[frame], right[frame]))
+                    merged[frame] = pair[0] if pair[0] == pair[1] else self._unions[pair]
+                self._unions[min(key), max(key)] = self._intern_entries(tuple(sorted(merged.items())))
+        result = self._known_union(one, two)
+        return one if result is None else result
+
+    def _known_union(self, one: int, two: int) -> int | None:
+        return one if one == two else self._unions.get((min(one, two), max(one, two)))
 
     def ancestors(self, below: int, num_frames: int) -> list[Entry]:
         """Return the entries that come up when num_frames more frames are popped from a stack set."""
@@ -263,12 +283,18 @@ class Parser:
 
     # ------------------------------------------------------------------ counters, saturated
 
-    def saturated(self, configuration: int) -> int:
+    def saturated(self, configuration: int, *, keep_costs: bool = False) -> int:
         """Return the configuration that stands for all that no token can tell from this one.
 
         Counters far from their bounds are moved to one representative value; masks are keyed by the result.
+
+        Args:
+            configuration: the exact one.
+            keep_costs: leave counters under their minimum as they are, so that finishing costs stay the same too:
+                what is missing to a minimum has to be written.
         """
-        known = self._saturated.get(configuration)
+        view = self._views[keep_costs]
+        known = view.configurations.get(configuration)
         if known is None:
             threads, accepting = self.configurations[configuration]
             moved = []
@@ -276,19 +302,19 @@ class Parser:
                 shape = self.terminals[terminal]
                 if shape.is_counted:
                     bounds = (shape.min_length, shape.max_length)
-                    count = representative(count, bounds, self._windows[terminal])
-                moved.append((terminal, state, count, self._saturate_stack(stack)))
-            known = self._saturated[configuration] = self.intern_threads(moved, is_accepting=accepting)
+                    count = representative(count, bounds, self._windows[terminal], keep_low=keep_costs)
+                moved.append((terminal, state, count, self._saturate_stack(stack, view)))
+            known = view.configurations[configuration] = self.intern_threads(moved, is_accepting=accepting)
         return known
 
-    def _saturate_stack(self, stack: int) -> int:
+    def _saturate_stack(self, stack: int, view: _View) -> int:
         todo = [stack]
         while todo:
             top = todo[-1]
-            if top in self._saturated_stack:
+            if top in view.stacks:
                 todo.pop()
                 continue
-            missing = [below for _, below in self.stacks[top] if below not in self._saturated_stack]
+            missing = [below for _, below in self.stacks[top] if below not in view.stacks]
             if missing:
                 todo.extend(missing)
                 continue
@@ -297,11 +323,12 @@ class Parser:
                 state, count = self.frames[frame]
                 bounds = self._frame_repeat[frame]
                 if bounds is not None:
-                    frame = self.intern_frame((state, representative(count, bounds, self.window)), bounds)
-                below_of.setdefault(frame, []).append(self._saturated_stack[below])
-            self._saturated_stack[top] = self.intern_stack(below_of)
+                    count = representative(count, bounds, self.window, keep_low=view.keep_costs)
+                    frame = self.intern_frame((state, count), bounds)
+                below_of.setdefault(frame, []).append(view.stacks[below])
+            view.stacks[top] = self.intern_stack(below_of)
             todo.pop()
-        return self._saturated_stack[stack]
+        return view.stacks[stack]
 
     def key_of(self, configuration: int) -> bytes:
         """Return a digest of a configuration that is the same in every process, as its number is not."""
@@ -333,11 +360,11 @@ class Parser:
         return f"{configuration} (inside {listed or 'nothing'}{'; may end' if accepting else ''})"
 
 
-def representative(count: int, bounds: tuple[int, int | None], window: int) -> int:
+def representative(count: int, bounds: tuple[int, int | None], window: int, *, keep_low: bool) -> int:
     """Return the count that stands for all counts that behave alike for the next `window` increments."""
     low, high = bounds
-    if count < low - window:
+    if count < low - window and not keep_low:
         return low - window - 1
     if low <= count and (high is None or count < high - window):
-        return low if high is None or low < high - window else count
+        return low
     return count

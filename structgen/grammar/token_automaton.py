@@ -8,7 +8,7 @@ theirs, so no state is forgotten while anyone holds it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from structgen.grammar.core import AutomatonCore
@@ -73,7 +73,7 @@ class TokenAutomaton:
             if 2 * self._core.num_configurations > self._max_states:
                 rows = self._core.export_rows()
                 self._core = self._make_core()
-                self._core.import_rows(*rows)
+                self._core.import_rows(rows)
             return ParserState(self._core)
 
     @property
@@ -94,10 +94,10 @@ class TokenAutomaton:
         """Number of mask rows at hand, those from disk included."""
         return self._core.num_rows
 
-    def export_rows(self) -> tuple[Ints, Ints, Ints]:
+    def export_rows(self) -> dict[str, Ints]:
         """Return the rows in a form that import_rows takes in another process (see AutomatonCore)."""
         return self._core.export_rows()
 
-    def import_rows(self, keys: Ints, place: Ints, masks: Ints) -> bool:
+    def import_rows(self, arrays: Mapping[str, Ints]) -> bool:
         """Take rows that export_rows gave in another process; return False if their shapes do not fit."""
-        return self._core.import_rows(keys, place, masks)
+        return self._core.import_rows(arrays)

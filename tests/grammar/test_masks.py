@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracle import masks
-from oracle.strategies import grammars, vocabularies
+from oracle.strategies import bounds, class_star, grammars, vocabularies
 from oracle.walks import automaton_of, tokens_of
 from structgen.errors import TokenRejectedError, UnsatisfiableError, VocabularyError
-from structgen.grammar.ir import Choice, Grammar, Literal, Reference, Repeat
+from structgen.grammar.ir import Choice, Grammar, Lexeme, Literal, Reference, Repeat, Sequence
 from structgen.vocabulary import Vocabulary
 
 
@@ -102,6 +102,50 @@ def test_rollback_restores_and_states_do_not_disturb_each_other(grammar, vocabul
 
         assert np.array_equal(fork.mask(), before)
         assert np.array_equal(other.mask(), automaton.start().mask())
+
+
+@given(bounds(), bounds(), st.sampled_from([b"a,", b",", b""]), st.data())
+def test_masks_and_costs_along_a_whole_count(inner, outer, separator, data):
+    """Counts go from nothing past their bounds, nested, with tokens much shorter than the bounds."""
+    item = Sequence((Literal(b"<"), Lexeme(class_star("a"), *inner), Literal(b">")))
+    between = Literal(separator) if separator else None
+    grammar = Grammar({"s": Sequence((Literal(b"["), Repeat(item, *outer, between), Literal(b"]")))}, "s")
+    tokens = [b"a", b"aa", b"<", b">", b"><", b",", b"a,", b"[", b"]", b"<a"]
+    vocabulary = Vocabulary.from_bytes([*tokens, b""], stop_ids=[len(tokens)])
+    state = automaton_of(grammar, vocabulary).start()
+    budget = state.tokens_to_end_bound + data.draw(st.integers(0, 6))
+    text = b""
+    while not state.is_accepting:
+        legal = tokens_of(state.mask(), vocabulary)
+        if len(text) % 5 == 0:
+            assert legal == masks.legal_tokens(grammar, vocabulary, text)
+        within = tokens_of(state.mask_within(budget), vocabulary)
+        after = {}
+        for token in legal:
+            state.advance(token)
+            after[token] = state.tokens_to_end_bound
+            state.rollback(1)
+
+        assert within == {token for token in legal if after[token] <= budget - 1}
+        assert within
+        token = data.draw(st.sampled_from(sorted(within)))
+        state.advance(token)
+        text += vocabulary.token_bytes(token)
+        budget -= 1
+
+
+def test_a_count_that_decides_what_can_be_spelled():
+    """Where tokens cross the items of a count, its parity decides what is legal, however far the bounds are."""
+    item = Choice((Literal(b"a"), Literal(b"b")))
+    grammar = Grammar({"s": Sequence((Literal(b"x"), Repeat(item, 50, 50)))}, "s")
+    vocabulary = Vocabulary.from_bytes([b"x", b"aa", b""], stop_ids=[2])
+    state = automaton_of(grammar, vocabulary).start()
+    state.advance(0)
+    for _ in range(25):
+        assert tokens_of(state.mask(), vocabulary) == {1}
+        state.advance(1)
+
+    assert tokens_of(state.mask(), vocabulary) == {2}
 
 
 def test_repeat_over_its_minimum_can_end():

@@ -30,9 +30,15 @@ def lexemes(draw: st.DrawFn) -> Lexeme:
     if draw(st.booleans()):
         words = draw(st.lists(texts, min_size=1, max_size=3))
         return Lexeme(dfa.from_words(words))
-    low = draw(st.integers(0, 3))
-    high = draw(st.none() | st.integers(low, 5))
+    low, high = draw(bounds())
     return Lexeme(class_star(draw(st.sampled_from(["a", "ab", "é", "abé"]))), low, high)
+
+
+@st.composite
+def bounds(draw: st.DrawFn) -> tuple[int, int | None]:
+    """Draw bounds of a count: small ones, and ones beyond the longest token, where counters are saturated."""
+    low = draw(st.integers(0, 3) | st.integers(9, 14))
+    return low, draw(st.none() | st.integers(low, low + 3) | st.integers(low, 30))
 
 
 def exprs(names: list[str]) -> st.SearchStrategy[Expr]:
@@ -41,9 +47,8 @@ def exprs(names: list[str]) -> st.SearchStrategy[Expr]:
 
     def extend(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
         parts = st.lists(inner, min_size=0, max_size=3).map(tuple)
-        bounds = st.integers(0, 3).flatmap(lambda low: st.tuples(st.just(low), st.none() | st.integers(low, 4)))
         repeats = st.builds(
-            lambda item, bound, separator: Repeat(item, *bound, separator), inner, bounds, st.none() | inner
+            lambda item, bound, separator: Repeat(item, *bound, separator), inner, bounds(), st.none() | inner
         )
         return st.one_of(parts.map(Sequence), parts.map(Choice), repeats)
 
@@ -62,6 +67,7 @@ def vocabularies(draw: st.DrawFn) -> Vocabulary:
     """Draw a vocabulary: missing bytes, code points that exist only inside longer tokens, duplicates, empty tokens."""
     pieces = [b"a", b"b", "é".encode(), b"\xc3", b"\xa9", b"c"]
     token = st.lists(st.sampled_from(pieces), max_size=3).map(b"".join)
-    tokens = draw(st.lists(token, min_size=1, max_size=7))
+    short = st.sampled_from(pieces[:3])
+    tokens = draw(st.lists(short | token, min_size=1, max_size=7) | st.lists(short, min_size=2, max_size=4))
     singles = draw(st.lists(st.sampled_from(pieces), max_size=4))
     return Vocabulary.from_bytes([*tokens, *singles, b"<stop>"], stop_ids=[len(tokens) + len(singles)])
