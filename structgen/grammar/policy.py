@@ -2,8 +2,9 @@
 
 A number may have a million digits and white space may go on for ever; models in trouble write just that. The policy
 takes the lexemes that can hold endless runs of digits or white space, and keeps of each the words whose runs are
-within the bounds. Nothing is added, so every text still fits the declaration. Free text (string bodies) is left alone:
-max_tokens bounds it. A lexeme that would lose all its words, or whose end would be out of reach, keeps them.
+within the bounds; a repeat of nothing but such characters is bounded likewise. Nothing is added, so every text still
+fits the declaration. Left alone: free text (string bodies), which max_tokens bounds; lexemes with bounds on their
+length, which asked for as much; lexemes that would lose all their words; runs across the border of two rules.
 """
 
 from __future__ import annotations
@@ -51,20 +52,35 @@ def _bounded(expr: Expr, policy: Policy, rule: str, cuts: list[Bounded]) -> Expr
             return Sequence(tuple(_bounded(item, policy, rule, cuts) for item in items))
         case Choice(options=options):
             return Choice(tuple(_bounded(option, policy, rule, cuts) for option in options))
+        case Repeat(item=Lexeme() as item, maximum=None, separator=None) if (cut := _run_of(item, policy)) is not None:
+            run, maximum = cut
+            cuts.append(Bounded(rule, item.name, run, max(maximum, expr.minimum)))
+            return replace(expr, maximum=max(maximum, expr.minimum))
         case Repeat(item=item, separator=separator):
             between = None if separator is None else _bounded(separator, policy, rule, cuts)
             return replace(expr, item=_bounded(item, policy, rule, cuts), separator=between)
-        case Lexeme(free_text=False):
+        case Lexeme(free_text=False, min_length=0, max_length=None):
             return _bounded_lexeme(expr, policy, rule, cuts)
         case _:
             return expr
 
 
+def _runs(policy: Policy) -> tuple[tuple[str, bytes, int], ...]:
+    """Return (name, members, longest run) of what is bounded."""
+    return ("digits", DIGITS, policy.max_digits), ("white space", WHITESPACE, policy.max_whitespace)
+
+
+def _run_of(item: Lexeme, policy: Policy) -> tuple[str, int] | None:
+    """Return (name, longest run) if all words of a lexeme consist of members of one run."""
+    used = {int(byte) for byte in np.flatnonzero((item.dfa.delta >= 0).any(axis=0))}
+    for run, members, maximum in _runs(policy):
+        if used and used <= set(members) and not item.free_text:
+            return run, max(maximum, 1)
+    return None
+
+
 def _bounded_lexeme(lexeme: Lexeme, policy: Policy, rule: str, cuts: list[Bounded]) -> Lexeme:
-    for run, members, maximum in (
-        ("digits", DIGITS, policy.max_digits),
-        ("white space", WHITESPACE, policy.max_whitespace),
-    ):
+    for run, members, maximum in _runs(policy):
         cut = _within(lexeme.dfa, members, maximum)
         if cut is not None:
             lexeme = replace(lexeme, dfa=cut)

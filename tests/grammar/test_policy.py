@@ -32,7 +32,13 @@ def grammar_of(declared: object) -> Grammar:
         (JsonSchema({"type": "integer", "minimum": 0, "maximum": 999999}), ["999999"], []),
         (JsonSchema({"type": "integer", "minimum": 100000}), ["100000", "1234567"], []),
         (Regex(r"\d+"), ["1234"], ["12345"]),
+        (Regex(r"[0-9]{6}"), ["123456"], []),
         (Regex(r"\d{6}"), ["123456"], []),
+        (Regex("[0-9]{200,900}"), ["1" * 300], []),
+        (Regex("[0-9a-f]{300,}"), ["1" * 300], []),
+        (Regex("[ ]{150}x"), [" " * 150 + "x"], []),
+        (Lark('start: D+ "x"\nD: "0".."9"'), ["1234x"], ["12345x"]),
+        (Lark('start: D~6 "x"\nD: "0".."9"'), ["123456x"], []),
         (Lark('start: "a" "b"\n%ignore /\\s+/'), ["ab", "a   b", "a\n\nb"], ["a    b", "a\n\n\n\nb"]),
     ],
 )
