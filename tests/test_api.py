@@ -226,6 +226,16 @@ def test_stop_ids_come_from_everywhere() -> None:
     assert sg.Model(hf_model, tokenizer).vocabulary.stop_ids == tuple(sorted([5, 6, 7, end_of_text, end_of_turn]))
 
 
+def test_stop_ids_of_a_configuration_that_the_tokenizer_does_not_have() -> None:
+    """A configuration that was copied from a larger model stops nothing: its ids are left out, the rest stays."""
+    hf_model, tokenizer = tiny_llama(), byte_tokenizer()
+    kept = sg.Model(hf_model, tokenizer).vocabulary.stop_ids
+    hf_model.generation_config.eos_token_id = [-1, 266, 151645, 3]
+    size = sg.Model(hf_model, tokenizer).vocabulary.size
+    assert size == 266
+    assert sg.Model(hf_model, tokenizer).vocabulary.stop_ids == (3, *kept)
+
+
 @pytest.mark.parametrize(
     "prompt", ["hello", [{"role": "user", "content": "hello"}], sg.Raw("<s>user: hello<|end|>assistant: ")]
 )

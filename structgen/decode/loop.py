@@ -83,7 +83,8 @@ class Decoding:
         self._sampler = Sampler(request.sampling, seed=request.seed, vocabulary_size=vocabulary.size)
         self._stop_ids = frozenset(vocabulary.stop_ids)
         self._not_stop = _all_but(vocabulary.stop_ids, vocabulary.size)
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        # Strict: every grammar is of UTF-8 texts, so bytes that are none are a fault of ours, not to be papered over.
+        self._decoder = codecs.getincrementaldecoder("utf-8")("strict")
         self._is_finished = False
         self.token_ids: list[int] = []
         self.text = ""
@@ -130,8 +131,10 @@ class Decoding:
         """Return what may be drawn, None if the text can only end."""
         clock = time.perf_counter()
         mask = self._state.mask_within(self._request.max_tokens - len(self.token_ids))
-        if not self.trace.truncated and not np.array_equal(mask, self._state.mask()):
-            self.trace.truncated = True
+        if not self.trace.truncated:
+            whole = self._state.mask()
+            # Where the budget does not bind the state gives the same array twice, and nothing needs comparing.
+            self.trace.truncated = mask is not whole and not np.array_equal(mask, whole)
         has_text_token = bool((mask & self._not_stop).any())
         self.trace.mask_s += time.perf_counter() - clock
         if has_text_token:

@@ -35,7 +35,9 @@ class Runtime:
         self._loaded = loaded
         # A fast tokenizer sets its truncation for each text, so two threads at once would meet in it.
         self._tokenizer_lock = threading.Lock()
-        self.vocabulary = Vocabulary.from_tokenizer(loaded.tokenizer, stop_ids=_model_stop_ids(loaded.model))
+        self.vocabulary = Vocabulary.from_tokenizer(
+            loaded.tokenizer, stop_ids=_model_stop_ids(loaded.model, loaded.tokenizer)
+        )
         length = getattr(text_config(loaded.model.config), "max_position_embeddings", None)
         self.context_length: int | None = length if isinstance(length, int) and length > 0 else None
 
@@ -96,11 +98,14 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _model_stop_ids(model: Any) -> list[int]:
+def _model_stop_ids(model: Any, tokenizer: Any) -> list[int]:
     """Return the end ids that the configurations of a model name; the tokenizer's own are the vocabulary's business."""
+    size = max(tokenizer.get_vocab().values(), default=-1) + 1 if hasattr(tokenizer, "get_vocab") else 0
     stops: list[int] = []
     for config in (text_config(model.config), model.config, getattr(model, "generation_config", None)):
         ids = getattr(config, "eos_token_id", None)
         if ids is not None:
             stops += [ids] if isinstance(ids, int) else list(ids)
-    return sorted(set(stops))
+    # Configurations are copied from model to model, and some name ids that this tokenizer does not have (-1, or those
+    # of a larger one). The user did not write them and cannot mend them, and no token of a text can be one of them.
+    return sorted({stop for stop in stops if 0 <= stop < size})

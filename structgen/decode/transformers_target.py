@@ -112,9 +112,10 @@ def check_model(model: Any) -> None:
     if getattr(config, "is_encoder_decoder", False):
         raise OptionError(f"{type(model).__name__} is an encoder-decoder; a causal language model is needed")
     odd = sorted(set(getattr(text_config(config), "layer_types", None) or ()) - _ATTENTION_LAYERS)
-    if odd:
+    # Some configurations do not list their layers; transformers marks those models as stateful.
+    if odd or getattr(model, "_is_stateful", False):
         raise OptionError(
-            f"{type(model).__name__} has layers ({', '.join(odd)}) whose cache cannot be rolled back; "
+            f"{type(model).__name__} has layers ({', '.join(odd) or 'recurrent'}) whose cache cannot be rolled back; "
             "use a model with attention layers only"
         )
     _cache_argument(model)
@@ -153,4 +154,4 @@ def _logits_width(model: Any) -> int:
 
 def text_config(config: Any) -> Any:
     """Return the part of a configuration that is about text; most have no other."""
-    return config.gettext_config(decoder=True) if hasattr(config, "gettext_config") else config
+    return config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config

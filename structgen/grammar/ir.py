@@ -94,11 +94,8 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return items
         case Choice(options=options):
             return options
-        case Repeat(item=item, separator=None):
-            return (item,)
         case Repeat(item=item, separator=separator):
-            assert separator is not None  # noqa: S101 - narrowing for mypy; the case above took None
-            return (item, separator)
+            return (item,) if separator is None else (item, separator)
         case _:
             return ()
 

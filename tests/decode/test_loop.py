@@ -294,6 +294,38 @@ def test_text_comes_in_whole_characters() -> None:
     assert VOCABULARY.decode(decoding.token_ids).decode() == decoding.text
 
 
+def test_bytes_that_are_no_text_are_not_hidden() -> None:
+    """An automaton that lets half a character through is a fault, and the text does not cover it up."""
+    broken: Automaton = {"start": {C3: "half"}, "half": {A: "end"}, "end": {}}
+    decoding = Decoding(
+        Model(random_logits), State(broken), VOCABULARY, Request(prompt_token_ids=(A,), max_tokens=9, seed=0)
+    )
+    with pytest.raises(UnicodeDecodeError):
+        decoding.run()
+
+
+def test_equal_masks_are_compared_only_where_they_are_two_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the state gives the same array twice, the budget took nothing and no mask is read for it."""
+
+    class Same(State):
+        def __init__(self, automaton: Automaton) -> None:
+            super().__init__(automaton)
+            self.kept: dict[str, np.ndarray] = {}
+
+        def mask_within(self, budget: int) -> np.ndarray:
+            return self.kept.setdefault(self.state, super().mask_within(budget))
+
+    def refuse(*_: object) -> bool:
+        raise LookupError("compared")
+
+    monkeypatch.setattr(np, "array_equal", refuse)
+    request = Request(prompt_token_ids=(A,), max_tokens=9, seed=0)
+    decoding = Decoding(Model(favourite(A)), Same(STAR), VOCABULARY, request)
+    assert decoding.step() == "a"
+    with pytest.raises(LookupError, match="compared"):
+        Decoding(Model(favourite(A)), State(STAR), VOCABULARY, request).step()
+
+
 def test_penalties_reach_free_text_only() -> None:
     """A strong frequency penalty makes a greedy model alternate inside the string, and the quotes stay free."""
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from transformers import (
+    Gemma3Config,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
     GPT2Config,
@@ -16,9 +17,11 @@ from transformers import (
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    Qwen3_5Config,
+    xLSTMConfig,
 )
 
-from structgen.decode.transformers_target import TransformersTarget, check_model
+from structgen.decode.transformers_target import TransformersTarget, check_model, text_config
 from structgen.errors import OptionError
 
 _SHAPE = {
@@ -166,6 +169,8 @@ def test_old_name_of_the_cache_argument() -> None:
         (object(), "transformers model is needed"),
         (SimpleNamespace(config=SimpleNamespace(is_encoder_decoder=True), forward=len), "encoder-decoder"),
         (SimpleNamespace(config=SimpleNamespace(layer_types=["mamba"]), forward=len), "mamba"),
+        (SimpleNamespace(config=Qwen3_5Config(), forward=lambda cache: None), "linear_attention"),
+        (SimpleNamespace(config=xLSTMConfig(), _is_stateful=True, forward=lambda cache: None), "recurrent"),
         (SimpleNamespace(config=SimpleNamespace(vocab_size=3), forward=lambda input_ids: None), "takes no KV cache"),
         (SimpleNamespace(config=SimpleNamespace(), forward=lambda cache: None), "no language model head"),
     ],
@@ -180,3 +185,21 @@ def test_models_that_cannot_be_targets(model: Any, message: str) -> None:
 def test_usable_models_pass(name: str) -> None:
     """The models of these tests are accepted."""
     check_model(_BUILDERS[name]())
+
+
+@pytest.mark.parametrize(
+    ("config", "length"),
+    [(Gemma3Config(), 131072), (Qwen3_5Config(), 32768), (LlamaConfig(max_position_embeddings=77), 77)],
+)
+def test_the_text_part_of_a_configuration(config: Any, length: int) -> None:
+    """The context bound and the layers of a multimodal model stand in the text part of its configuration."""
+    part = text_config(config)
+    assert part.max_position_embeddings == length
+    assert hasattr(part, "hidden_size")
+
+
+def test_a_multimodal_configuration_with_attention_layers_passes() -> None:
+    """A model is not refused for the other parts of its configuration."""
+    model = SimpleNamespace(config=Gemma3Config(), forward=lambda cache: None)
+    check_model(model)
+    assert TransformersTarget(SimpleNamespace(**vars(model), device="cpu")).logits_width == 262208

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from structgen.kernels import apply_mask
 from structgen.kernels.apply_mask import apply_mask_, apply_mask_reference_
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
@@ -196,3 +199,26 @@ def test_triton_kernel_compiles_for_ampere_and_hopper(tmp_path: Path) -> None:
     """The kernel compiles ahead of time to sm_80 and sm_90 machine code, for every dtype, without a GPU."""
     pytest.importorskip("triton")
     assert run_script(AHEAD_OF_TIME, TRITON_CACHE_DIR=str(tmp_path)) == "checked"
+
+
+def test_triton_launches_on_the_device_of_the_logits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton takes the current CUDA device, so that must be the one of the logits while the kernel is launched."""
+    triton_side = pytest.importorskip("structgen.kernels._triton.apply_mask")
+    current: list[torch.Tensor] = []
+
+    @contextlib.contextmanager
+    def device_of(tensor: torch.Tensor) -> Iterator[None]:
+        current.append(tensor)
+        yield
+        current.pop()
+
+    launched = []
+
+    class Kernel:
+        def __getitem__(self, grid: tuple[int, int]) -> Callable[..., None]:
+            return lambda logits, *_, **__: launched.append(current[-1] is logits)
+
+    monkeypatch.setattr(torch.cuda, "device_of", device_of)
+    monkeypatch.setattr(triton_side, "apply_mask_kernel", Kernel())
+    apply_mask._apply_triton_(torch.zeros(1, 40), torch.zeros(1, 2, dtype=torch.int32))
+    assert launched == [True]
