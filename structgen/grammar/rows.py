@@ -106,13 +106,19 @@ class RowBuilder:
         return Row(mask, tuple(stays))
 
     def free_text(self, configuration: int) -> Ints | None:
-        """Return the mask of the tokens that stay inside a free-text lexeme, None if none is live."""
+        """Return the mask of the tokens that begin and end inside a free-text body, None if no body is live.
+
+        What opens and closes a body (quotes) is structure: not the state before it, nor the one behind it.
+        """
         mask = None
-        for thread in self.parser.configurations[configuration][0]:
-            shape = self.parser.terminals[thread[0]]
-            if shape.free_text:
+        for terminal, state, count, _ in self.parser.configurations[configuration][0]:
+            shape = self.parser.terminals[terminal]
+            if shape.free_text and shape.is_body(state):
                 mask = self.scans.new_row() if mask is None else mask
-                self._add_scan(mask, thread, self.scans.scan(shape.dfa, thread[1]), None)
+                scan = self.scans.scan(shape.dfa, state)
+                after = [shape.counted(end, count + ticks) for end, ticks in scan.ends.tolist()]
+                keep = [one is not None and shape.is_body(one[0]) for one in after]
+                scan.add_to(mask, np.array(keep, np.bool_), self.scans.trie)
         return mask
 
     def worst_cost(self, row: Row, costs: FinishingCosts) -> int:

@@ -62,6 +62,11 @@ class Terminal:
         """What makes two terminals the same one."""
         return (self.dfa.digest, self.min_length, self.max_length, self.free_text)
 
+    def is_body(self, state: int) -> bool:
+        """Return whether a state is inside the counted text: behind its opening, if there is one, and not at its end."""
+        is_before = state == 0 and not bool(self.dfa.tick_bytes[0].any())
+        return bool(self.edges[state]) and not is_before
+
     def accepts_at(self, state: int, count: int) -> bool:
         """Return whether a word may end in this state after this many ticks."""
         return bool(self.dfa.accepting[state]) and count >= self.min_length

@@ -6,7 +6,7 @@ condition, so the verdict is the same. Where a count would make it differ, the s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 from structgen.grammar import ir, lexemes
@@ -112,9 +112,10 @@ def _other(rules: Rules, region: Region, declared: tuple[str, ...], layout: Layo
 @lru_cache(maxsize=256)
 def _other_key(keys: CharDfa | None, declared: tuple[str, ...]) -> ir.Lexeme | None:
     if keys is None and not declared:
-        return lexemes.json_string()
+        return replace(lexemes.json_string(), free_text=False)
     found = (keys or CharDfa.any_text()).difference(CharDfa.from_words(declared))
-    return None if found.is_empty else lexemes.json_string(found)
+    # A key is structure, not prose: penalties leave it alone.
+    return None if found.is_empty else replace(lexemes.json_string(found), free_text=False)
 
 
 def _with_listed_keys(shape: ObjectShape) -> ObjectShape:
