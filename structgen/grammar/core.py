@@ -62,7 +62,7 @@ class AutomatonCore:
         self._crosses = any(spelling.meets_needed_tokens(terminal.dfa) for terminal in parser.terminals)
         if self._crosses:
             self._costs = FinishingCosts(parser, scans, spelling)
-        self._builder = RowBuilder(parser, scans, None if self._costs is None else Cut(self._costs))
+        self._builder = RowBuilder(parser, scans, None if self._costs is None else Cut(self._costs), lambda: self.costs)
         # A row is held once by what was built and once with the stop ids.
         self._max_rows = max(16, int(memory_mb * 2**20) // (self._scans.num_words * 8))
         self._stop_ids = tuple(i for i in self._vocabulary.stop_ids if i < self._vocabulary.size)
@@ -151,7 +151,18 @@ class AutomatonCore:
     def _mask_key(self, configuration: int) -> int:
         """Return the configuration that the mask is kept by."""
         # Where tokens cross borders, whether a text can end at all may hang on a count: its parity, say.
-        return configuration if self._crosses else self._parser.saturated(configuration)
+        if self._crosses:
+            return configuration
+        if self._is_deep(configuration):
+            return self._cost_key(configuration)
+        return self._parser.saturated(configuration)
+
+    def _is_deep(self, configuration: int) -> bool:
+        """Return whether a token may lead to a stack nested beyond the limit, whose row hangs on costs."""
+        return any(
+            self._parser.is_deep(stack) or self._parser.near_deep(stack)
+            for *_, stack in self._parser.configurations[configuration][0]
+        )
 
     def _cost_key(self, configuration: int) -> int:
         """Return the configuration that costs after tokens are kept by."""
@@ -286,12 +297,18 @@ class AutomatonCore:
                 after = self._parser.step(after, byte)
                 if after == DEAD:
                     break
-            if after == DEAD or not self._can_end(after):
+            if after == DEAD or not self._can_end(after) or self._is_too_deep(configuration, token_id):
                 raise TokenRejectedError(token_id, self._rejection(configuration, token_id, data))
             if len(self._edges) >= _MAX_EDGES:
                 self._edges.clear()
             self._edges[configuration, token_id] = after
         return after
+
+    def _is_too_deep(self, configuration: int, token_id: int) -> bool:
+        """Return whether nesting forbids a token that could be read: near the limit the mask is asked."""
+        if not self._is_deep(configuration):
+            return False
+        return not int(self.mask(configuration)[token_id >> 5]) >> (token_id & 31) & 1
 
     def _can_end(self, configuration: int) -> bool:
         cut = self._builder.spelling_cut

@@ -28,6 +28,9 @@ Entry = tuple[int, int]
 DEAD = -1
 BOTTOM = 0
 
+_DEPTH_TO_FINISH = 10_000
+"""How much deeper the shortest way to an end may go; a grammar that needs more is refused when it gets there."""
+
 
 @dataclass(frozen=True, slots=True)
 class _View:
@@ -47,7 +50,7 @@ class Parser:
         Args:
             productions: the grammar.
             max_configurations: beyond this many, LimitError.
-            max_depth: greatest number of frames in a stack.
+            max_depth: a stack of more frames is *deep*: rows then only offer what leads to the end.
             window: no token makes any counter grow by more than this.
         """
         self.productions = productions
@@ -98,12 +101,22 @@ class Parser:
         number = self._stack_number.get(entries)
         if number is None:
             depth = 1 + max((self._stack_depth[below] for _, below in entries), default=-1)
-            if depth > self.max_depth:
-                raise LimitError("the text is nested too deeply for this grammar", "depth", depth)
+            if depth > self.max_depth + _DEPTH_TO_FINISH:
+                raise LimitError(
+                    "the shortest way to end this text is nested too deeply; raise Limits.depth", "depth", depth
+                )
             number = self._stack_number[entries] = len(self.stacks)
             self.stacks.append(entries)
             self._stack_depth.append(depth)
         return number
+
+    def is_deep(self, stack: int) -> bool:
+        """Return whether a stack set is nested beyond the limit."""
+        return self._stack_depth[stack] > self.max_depth
+
+    def near_deep(self, stack: int) -> bool:
+        """Return whether one token may lead from a stack set to a deep one: each byte adds a frame at the most."""
+        return self._stack_depth[stack] + self.window > self.max_depth
 
     def union(self, sets: Iterable[int]) -> int:
         """Return the union of stack sets."""
@@ -214,7 +227,9 @@ class Parser:
         if number is None:
             number = len(self.configurations)
             if number >= self.max_configurations:
-                raise LimitError("this grammar has too many parser configurations", "states", number)
+                raise LimitError(
+                    "this text has led to too many parser configurations; raise Limits.states", "states", number
+                )
             self.configurations.append(value)
             self._configuration_number[value] = number
         return number

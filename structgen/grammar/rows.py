@@ -8,6 +8,7 @@ cut by a finishing cost: that is how a budget binds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,22 +73,31 @@ class Cut:
 class RowBuilder:
     """Builds rows over one parser and one vocabulary. Callers hold the automaton's lock."""
 
-    def __init__(self, parser: Parser, scans: VocabularyScans, spelling_cut: Cut | None) -> None:
+    def __init__(
+        self,
+        parser: Parser,
+        scans: VocabularyScans,
+        spelling_cut: Cut | None,
+        costs: Callable[[], FinishingCosts],
+    ) -> None:
         """Prepare.
 
         Args:
             parser: the configurations.
             scans: the shared scans of the vocabulary.
             spelling_cut: given if some configuration may be impossible to end, so that each must be looked at.
+            costs: the finishing costs, for texts that are nested too deeply.
         """
         self.parser = parser
         self.scans = scans
         self.spelling_cut = spelling_cut
+        self.costs = costs
         self._walker = trie_walk.TrieWalker(scans.trie)
 
     def build(self, configuration: int, cut: Cut | None = None) -> Row:
         """Return the row of a configuration, without the tokens that the cut leaves out."""
         cut = cut or self.spelling_cut
+        deep = _Deep(self, configuration, cut)
         mask = self.scans.new_row()
         stays: list[Stays] = []
         waiting: dict[Thread, list[Ints]] = {}
@@ -97,12 +107,12 @@ class RowBuilder:
                 waiting[thread] = [self._walker.whole]
             else:
                 scan = self.scans.scan(shape.dfa, thread[1])
-                stays.append(self._add_scan(mask, thread, scan, cut))
+                stays.append(self._add_scan(mask, thread, scan, deep.cut_of(thread)))
                 self._follow_scan(waiting, thread, scan)
         while waiting:
             thread = next(iter(waiting))
             parts = np.concatenate(waiting.pop(thread))
-            stays.append(self._add_walk(mask, waiting, thread, parts, cut))
+            stays.append(self._add_walk(mask, waiting, thread, parts, deep.cut_of(thread)))
         return Row(mask, tuple(stays))
 
     def free_text(self, configuration: int) -> Ints | None:
@@ -174,6 +184,30 @@ class RowBuilder:
             for follower in self.parser.after(stack)[0]:
                 waiting.setdefault(follower, []).append(below)
         return Stays(terminal, stack, ends)
+
+
+class _Deep:
+    """The cut of each thread of one row: threads nested beyond the limit may only go on towards the end.
+
+    A token that leads to such a thread must lower the finishing cost. One always does, so no state is left without a
+    token, and the nesting is bounded by the limit and the way out.
+    """
+
+    def __init__(self, builder: RowBuilder, configuration: int, cut: Cut | None) -> None:
+        self._builder = builder
+        self._configuration = configuration
+        self._cut = cut
+        self._deep_cut: Cut | None = None
+
+    def cut_of(self, thread: Thread) -> Cut | None:
+        """Return what a thread may not do."""
+        if not self._builder.parser.is_deep(thread[3]):
+            return self._cut
+        if self._deep_cut is None:
+            costs = self._builder.costs()
+            limit = costs.of_configuration(self._configuration) - 1
+            self._deep_cut = Cut(costs, limit if self._cut is None else min(limit, self._cut.limit))
+        return self._deep_cut
 
 
 def _word_may_end(shape: Terminal, count: int, ticks: Ints) -> npt.NDArray[np.bool_]:

@@ -63,7 +63,7 @@ class Terminal:
         return (self.dfa.digest, self.min_length, self.max_length, self.free_text)
 
     def is_body(self, state: int) -> bool:
-        """Return whether a state is inside the counted text: behind its opening, if there is one, and not at its end."""
+        """Return whether a state is inside the counted text: behind its opening, if it has one, and before its end."""
         is_before = state == 0 and not bool(self.dfa.tick_bytes[0].any())
         return bool(self.edges[state]) and not is_before
 

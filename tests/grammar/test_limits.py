@@ -7,9 +7,9 @@ import pytest
 
 import structgen as sg
 from structgen.config import Limits
-from structgen.errors import LimitError
+from structgen.errors import LimitError, TokenRejectedError
 from structgen.grammar.compile import compile_grammar
-from structgen.grammar.ir import Choice, Grammar, Lexeme, Literal, Reference, Sequence
+from structgen.grammar.ir import Choice, Expr, Grammar, Lexeme, Literal, Reference, Repeat, Sequence, walk
 from structgen.grammar.parser_state import ParserState
 from structgen.grammar.terminal import build_terminal
 
@@ -23,15 +23,51 @@ def nest(state: ParserState) -> None:
         state.advance(ord("("))
 
 
-def test_depth_is_bounded() -> None:
-    """Nesting beyond the limit is an error that names it; up to there the text goes on."""
-    state = compile_grammar(NESTED, VOCABULARY, limits=Limits(depth=40), cache=None).start()
+@pytest.mark.parametrize("depth", [1, 5, 40])
+@pytest.mark.parametrize(
+    "rules",
+    [
+        NESTED.rules,
+        {"s": Choice((Sequence((Literal(b"("), Reference("t"), Literal(b")"))), Literal(b"x"))), "t": Reference("s")},
+        {"s": Choice((Sequence((Literal(b"("), Repeat(Reference("s"), 2, 5), Literal(b")"))), Literal(b"xy")))},
+        {"s": Sequence((Literal(b"(("), Choice((Reference("s"), Literal(b"x"))), Literal(b"))")))},
+    ],
+)
+def test_nesting_is_bounded_and_the_text_still_ends(rules: dict[str, Expr], depth: int) -> None:
+    """A model that opens brackets for ever is led to the end: no dead end, no error, and only legal tokens."""
+    tokens = [b"(", b")", b"x", b"y", b"((", b"((((", b"))", b"x)", b"xy)", b""]
+    vocabulary = sg.Vocabulary.from_bytes(tokens, stop_ids=[9])
+    grammar = Grammar(rules, "s")
+    state = compile_grammar(grammar, vocabulary, limits=Limits(depth=depth), cache=None).start()
+    free = compile_grammar(grammar, vocabulary, cache=None).start()
+    deepest = 0
+    # Where brackets hold several brackets the text is as long as a tree of that depth is large: no use at 40.
+    branches = any(isinstance(part, Repeat) for part in walk(grammar.rules["s"]))
+    for _ in range(0 if branches and depth > 5 else 3000):
+        legal = [i for i in range(9) if state.allows(i)]
+        for token in set(range(9)) - set(legal):
+            with pytest.raises(TokenRejectedError):
+                state.advance(token)
+        if not legal:
+            break
+        token = max(legal, key=lambda i: (tokens[i].count(b"(") - tokens[i].count(b")"), len(tokens[i])))
+        state.advance(token)
+        free.advance(token)
+        deepest = max(deepest, state.text_bytes.count(b"(") - state.text_bytes.count(b")"))
 
-    with pytest.raises(LimitError, match="depth") as caught:
-        nest(state)
+    assert state.is_accepting or (branches and depth > 5)
+    assert free.is_accepting == state.is_accepting
+    assert deepest <= depth + 12
 
-    assert caught.value.limit == "depth"
-    assert len(state.text_bytes) > 10
+
+def test_nesting_within_the_limit_is_exact() -> None:
+    """Below the limit the mask is that of the grammar."""
+    limited = compile_grammar(NESTED, VOCABULARY, limits=Limits(depth=30), cache=None).start()
+    free = compile_grammar(NESTED, VOCABULARY, limits=Limits(depth=3000), cache=None).start()
+    for _ in range(28):
+        assert np.array_equal(limited.mask(), free.mask())
+        limited.advance(ord("("))
+        free.advance(ord("("))
 
 
 def test_states_are_bounded() -> None:
