@@ -1,7 +1,7 @@
 """The arrays of a tokenizer's vocabulary on disk: token bytes and trie, one file per tokenizer.
 
-A file is written whole or not at all, by one process at a time, and rebuilt if it cannot be read.
-Leaves out stop ids: they belong to a request or a model, not to a tokenizer.
+One process or thread builds, the others wait and read. Leaves out stop ids, which belong to a request or a model and
+not to a tokenizer, and how files are kept (array_store.py).
 """
 
 from __future__ import annotations
@@ -10,24 +10,31 @@ import contextlib
 import hashlib
 import json
 import logging
-import os
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import filelock
 import numpy as np
 import platformdirs
 
+from structgen.array_store import ArrayLayout, Arrays, ArrayStore
 from structgen.token_bytes import TokenTable
 from structgen.trie import ByteTrie
 
-_FORMAT = 1
-_MAX_FILES = 32
+_SOURCES = ("vocabulary_cache.py", "token_bytes.py", "trie.py")
+_MAX_BYTES = 256 << 20
 _LOCK_SECONDS = 60.0
 _LOGGER = logging.getLogger(__name__)
+_LAYOUT = {
+    "text": ArrayLayout(np.uint8, (None,)),
+    "length": ArrayLayout(np.int64, (None,)),
+    "special_ids": ArrayLayout(np.int64, (None,)),
+    "counts": ArrayLayout(np.int64, (2,)),
+    **{
+        item.name: ArrayLayout(np.uint8 if item.name == "node_byte" else np.int32, (None,)) for item in fields(ByteTrie)
+    },
+}
 
 
 def user_folder() -> Path:
@@ -36,7 +43,7 @@ def user_folder() -> Path:
 
 
 def cache_key(serialised: str) -> str:
-    """Return the text that stands for a serialised tokenizer: format, length and SHA-256 of what matters in it."""
+    """Return the text that stands for a serialised tokenizer: length and SHA-256 of what matters in it."""
     # Truncation and padding change with every call of a tokenizer and stand before all that matters.
     head, mark, rest = serialised.partition(',"added_tokens":')
     try:
@@ -44,7 +51,7 @@ def cache_key(serialised: str) -> str:
     except ValueError:
         volatile = False
     data = (mark + rest if volatile else serialised).encode()
-    return f"structgen vocabulary {_FORMAT}, tokenizer of {len(data)} bytes, sha256 {hashlib.sha256(data).hexdigest()}"
+    return f"structgen vocabulary, tokenizer of {len(data)} bytes, sha256 {hashlib.sha256(data).hexdigest()}"
 
 
 def load_or_build(folder: Path | None, key: str, build: Callable[[], TokenTable]) -> tuple[TokenTable, ByteTrie]:
@@ -59,21 +66,15 @@ def load_or_build(folder: Path | None, key: str, build: Callable[[], TokenTable]
     """
     if folder is None:
         return _build(build)
-    path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.npz"
-    found = _read(path, key)
-    if found is not None:
-        return found
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(folder / ".lock", timeout=_LOCK_SECONDS):
-            found = _read(path, key)  # another process may have written it meanwhile
+    store = ArrayStore(folder, sources=_SOURCES, max_bytes=_MAX_BYTES)
+    found = _read(store, key)
+    if found is None:
+        with _only_builder(folder):
+            found = _read(store, key)  # another process may have written it meanwhile
             if found is None:
                 found = _build(build)
-                _write(path, key, *found)
-                _prune(folder)
-    except OSError as error:  # a read-only or full disk, or a lock that is never released
-        _LOGGER.warning("the vocabulary is not kept in %s: %s", folder, error)
-    return found or _build(build)
+                _write(store, key, *found)
+    return found
 
 
 def _build(build: Callable[[], TokenTable]) -> tuple[TokenTable, ByteTrie]:
@@ -82,52 +83,38 @@ def _build(build: Callable[[], TokenTable]) -> tuple[TokenTable, ByteTrie]:
     return table, ByteTrie.build(table.tokens)
 
 
-def _write(path: Path, key: str, table: TokenTable, trie: ByteTrie) -> None:
-    """Write the file under another name and move it into place."""
-    arrays: dict[str, Any] = {
-        "key": np.array(key),
+@contextlib.contextmanager
+def _only_builder(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock, or go on without it where there can be none: then some work is done twice."""
+    lock = filelock.FileLock(folder / ".lock", timeout=_LOCK_SECONDS)
+    with contextlib.ExitStack() as held:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            held.enter_context(lock)
+        except OSError as error:  # a read-only or full disk, or a lock that is never released
+            _LOGGER.warning("%s cannot be locked: %s", folder, error)
+        yield
+
+
+def _write(store: ArrayStore, key: str, table: TokenTable, trie: ByteTrie) -> None:
+    """Keep a table and its trie."""
+    arrays: Arrays = {
         "text": np.frombuffer(b"".join(table.tokens), np.uint8),
         "length": np.fromiter(map(len, table.tokens), np.int64, count=len(table.tokens)),
         "special_ids": np.array(sorted(table.special_ids), np.int64),
         "counts": np.array([table.num_added, table.num_undecodable], np.int64),
     }
-    arrays |= {item.name: getattr(trie, item.name) for item in fields(trie)}
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
-        try:
-            np.savez(file, **arrays)
-            file.close()
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
+    store.write(key, arrays | {item.name: getattr(trie, item.name) for item in fields(trie)})
 
 
-def _read(path: Path, key: str) -> tuple[TokenTable, ByteTrie] | None:
-    """Read the file, None if it is missing, damaged, or made for another key."""
-    try:
-        # numpy checks a CRC of each array; left to open the file itself, it leaks it where the file is damaged.
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        if str(arrays["key"]) != key:
-            return None
-        text, ends = arrays["text"].tobytes(), np.cumsum(arrays["length"]).tolist()
-        tokens = tuple([text[start:end] for start, end in zip([0, *ends], ends, strict=False)])
-        table = TokenTable(tokens, frozenset(arrays["special_ids"].tolist()), *arrays["counts"].tolist())
-        trie = ByteTrie(**{item.name: arrays[item.name] for item in fields(ByteTrie)})
-    except FileNotFoundError:
+def _read(store: ArrayStore, key: str) -> tuple[TokenTable, ByteTrie] | None:
+    """Return a table and its trie, None if they are not kept."""
+    arrays = store.read(key, _LAYOUT)
+    if arrays is None:
         return None
-    except Exception as error:  # damage shows itself in any way: as zip, numpy, key or value errors
-        _LOGGER.warning("%s is damaged and will be rebuilt: %s", path, error)
+    text, ends = arrays["text"].tobytes(), np.cumsum(arrays["length"]).tolist()
+    if int(arrays["length"].sum()) != len(text):
         return None
-    with contextlib.suppress(OSError):  # a read-only folder: then nothing is ever deleted either
-        os.utime(path)
-    return table, trie
-
-
-def _prune(folder: Path) -> None:
-    """Delete what a killed writer left, and the files used longest ago beyond a fixed number; call under the lock."""
-    for path in folder.glob("*.tmp"):
-        path.unlink(missing_ok=True)
-    newest = sorted(folder.glob("*.npz"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in newest[_MAX_FILES:]:
-        path.unlink(missing_ok=True)
+    tokens = tuple([text[start:end] for start, end in zip([0, *ends], ends, strict=False)])
+    table = TokenTable(tokens, frozenset(arrays["special_ids"].tolist()), *arrays["counts"].tolist())
+    return table, ByteTrie(**{item.name: arrays[item.name] for item in fields(ByteTrie)})

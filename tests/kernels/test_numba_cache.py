@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -68,3 +69,20 @@ def test_no_directory_to_write_is_no_fault(tmp_path: Path) -> None:
     beside = kernel_files(ROOT / "structgen")
     assert run(XDG_CACHE_HOME=str(occupied), HOME=str(occupied)) == 0
     assert kernel_files(ROOT / "structgen") == beside
+
+
+def test_directories_of_other_versions_go_after_a_month(tmp_path: Path) -> None:
+    """The ones used longest ago go, the current one is marked as used, and nothing that is not ours is touched."""
+    environment = {"XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path)}
+    run(**environment)
+    (current,) = next(tmp_path.rglob("numba")).iterdir()
+    days = {"0123456789abcdef": 31, "fedcba9876543210": 29, "of-somebody-else": 31, current.name: 400}
+    for name, age in days.items():
+        (current.parent / name).mkdir(exist_ok=True)
+        (current.parent / name / "file").write_text("compiled")
+        os.utime(current.parent / name, (time.time() - age * 86400,) * 2)
+
+    assert run(**environment) == 3
+
+    assert {path.name for path in current.parent.iterdir()} == set(days) - {"0123456789abcdef"}
+    assert current.stat().st_mtime > time.time() - 600

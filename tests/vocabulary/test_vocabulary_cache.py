@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models
 
-from structgen import vocabulary_cache
+from structgen import array_store, vocabulary_cache
 from structgen.token_bytes import TokenTable
 from structgen.vocabulary import Vocabulary
 
@@ -45,7 +45,7 @@ def test_second_load_reads_the_file(tmp_path):
     assert same(vocabulary_cache.load_or_build(folder, KEY, build))
     assert same(vocabulary_cache.load_or_build(folder, KEY, never))
     assert len(list(folder.glob("*.npz"))) == 1
-    assert not list(folder.glob("*.tmp"))
+    assert {path.name for path in folder.iterdir()} <= {".lock", *(path.name for path in folder.glob("*.npz"))}
 
 
 def test_no_folder_writes_nothing(tmp_path, monkeypatch):
@@ -116,11 +116,10 @@ def test_threads_build_once(tmp_path):
 
 
 def test_only_the_files_used_last_are_kept(tmp_path, monkeypatch):
-    """Beyond the limit the file that was read longest ago goes; what a killed writer left goes too."""
-    monkeypatch.setattr(vocabulary_cache, "_MAX_FILES", 2)
-    (tmp_path / "left.tmp").write_bytes(b"half")
+    """Beyond the bound the file that was read longest ago goes."""
     vocabulary_cache.load_or_build(tmp_path, "one", build)
     (one,) = tmp_path.glob("*.npz")
+    monkeypatch.setattr(vocabulary_cache, "_MAX_BYTES", 5 * one.stat().st_size // 2)
     vocabulary_cache.load_or_build(tmp_path, "two", build)
     for path in tmp_path.glob("*.npz"):
         os.utime(path, (1000, 1000) if path == one else (2000, 2000))
@@ -130,7 +129,15 @@ def test_only_the_files_used_last_are_kept(tmp_path, monkeypatch):
     calls = []
     vocabulary_cache.load_or_build(tmp_path, "two", lambda: calls.append(1) or TABLE)
     assert calls == [1]
-    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_a_table_of_other_code_is_not_used(tmp_path, monkeypatch):
+    """After a change in how tokens are read, the table is read from the tokenizer again."""
+    assert same(vocabulary_cache.load_or_build(tmp_path, KEY, build))
+    monkeypatch.setattr(array_store, "source_digest", lambda *parts: "of a later version")
+    calls = []
+    assert same(vocabulary_cache.load_or_build(tmp_path, KEY, lambda: calls.append(1) or TABLE))
+    assert calls == [1]
 
 
 def small_tokenizer(**extra):

@@ -7,14 +7,21 @@ and puts it back, so the host application's own numba functions keep the place t
 itself (NUMBA_CACHE_DIR) is honoured. Where no directory can be written the functions are compiled anew in each process.
 
 Numba only notices changes in the file that defines the cached function, not in helpers which it inlined from another
-file. So the directory's name holds a digest of every source in this folder: an upgrade can never run stale code.
+file. So the directory's name holds a digest of every source in this folder: an upgrade can never run stale code. The
+directories of other versions go once nobody has used them for a month.
 """
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
+import functools
+import logging
+import os
+import re
+import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -22,25 +29,41 @@ from typing import Any, Literal, TypeVar
 import numba
 from platformdirs import user_cache_path
 
+from structgen.source_digest import source_digest
+
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
+_SOURCES = "kernels/_numba"
+_MONTH_SECONDS = 30 * 24 * 3600.0
+_OUR_DIRECTORY = re.compile(r"[0-9a-f]{16}")
+_LOGGER = logging.getLogger(__name__)
 _cache_dir_lock = threading.Lock()
 
 
-def source_digest() -> str:
-    """Return a digest of every source file in this folder, "unknown" where they cannot be read (a zipped package)."""
-    digest = hashlib.sha256()
+@functools.cache
+def cache_directory() -> Path | None:
+    """Return where compiled kernels are kept: one directory per state of the sources, None if these cannot be read."""
+    digest = source_digest(_SOURCES)
+    if digest is None:
+        return None
+    current = user_cache_path("structgen") / "numba" / digest[:16]
+    with contextlib.suppress(OSError):  # it is not there yet, or cannot be written
+        os.utime(current)  # numba's own reading leaves no mark
+    _delete_unused(current)
+    return current
+
+
+def _delete_unused(current: Path) -> None:
+    """Delete the directories of other versions that no process has asked for since a month."""
     try:
-        for source in sorted(Path(__file__).parent.glob("*.py")):
-            digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
-    except OSError:
-        return "unknown"
-    return digest.hexdigest()[:16]
-
-
-def cache_directory() -> Path:
-    """Return where compiled kernels are kept: one folder per state of the sources."""
-    return user_cache_path("structgen") / "numba" / source_digest()
+        for directory in current.parent.iterdir():
+            is_ours = directory != current and _OUR_DIRECTORY.fullmatch(directory.name) is not None
+            if is_ours and directory.stat().st_mtime < time.time() - _MONTH_SECONDS:
+                shutil.rmtree(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return  # nothing there yet, or another process deletes too
+    except OSError as error:
+        _LOGGER.warning("compiled kernels of other versions stay in %s: %s", current.parent, error)
 
 
 def array(dtype: Any, ndim: int = 1, layout: Literal["C", "A"] = "C") -> Any:
@@ -76,7 +99,7 @@ def _enable_cache(dispatcher: Any) -> None:
         before = config.CACHE_DIR
         directory = Path(before) if before else cache_directory()
         # Asked here, because numba would go on to write beside the source.
-        if not _is_writable(directory):
+        if directory is None or not _is_writable(directory):
             return
         try:
             config.CACHE_DIR = str(directory)
