@@ -7,14 +7,13 @@ walks them once. Leaves out what comes after a lexeme (rows.py).
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from dataclasses import dataclass, fields
-from pathlib import Path
 
 import numpy as np
 
+from structgen.array_store import ArrayLayout, ArrayStore
 from structgen.grammar.dfa import Dfa
-from structgen.grammar.files import read_arrays, write_arrays
+from structgen.grammar.memo import Memo
 from structgen.kernels import trie_walk
 from structgen.kernels.trie_walk import Bools, CountedDfa, Ints, TrieWalker
 from structgen.trie import ByteTrie
@@ -24,6 +23,14 @@ INFINITE = 1 << 28
 
 _DEAR_NUM_ROWS = 20_000
 """Walks that end in at least this many rows are kept on disk: they take over 0.2 ms."""
+
+_LAYOUT = {
+    "ends": ArrayLayout(np.int32, (None, 2)),
+    "nodes": ArrayLayout(np.int32, (None,)),
+    "group_start": ArrayLayout(np.int32, (None,)),
+    "exits": ArrayLayout(np.int32, (None, 2)),
+    "exit_start": ArrayLayout(np.int32, (257,)),
+}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -65,54 +72,39 @@ class DfaScan:
 class VocabularyScans:
     """The scans of one vocabulary; shared by threads and by grammars, bounded in memory (least recently used go)."""
 
-    def __init__(self, vocabulary: Vocabulary, *, cache_dir: Path | None = None, max_scans: int = 4096) -> None:
+    def __init__(self, vocabulary: Vocabulary, *, store: ArrayStore | None = None, max_scans: int = 4096) -> None:
         """Prepare, walk nothing yet.
 
         Args:
             vocabulary: whose trie is walked.
-            cache_dir: where dear scans are kept, None for memory only.
-            max_scans: how many scans stay in memory.
+            store: where dear scans are kept, None for memory only.
+            max_scans: how many scans, and how many arrays of costs, stay in memory.
         """
         self.vocabulary = vocabulary
         self.trie = vocabulary.trie
         self._walker = TrieWalker(self.trie)
         self.deepest = self._walker.deepest
         self.num_words = (vocabulary.size + 31) // 32
-        self._cache_dir = None if cache_dir is None else cache_dir / "scans" / vocabulary.digest[:32]
-        self._max_scans = max_scans
-        self._lock = threading.RLock()
-        self._scans: OrderedDict[tuple[bytes, int], DfaScan] = OrderedDict()
-        self._token_costs: dict[bytes, Ints] = {}
+        self._store = store
+        self._walker_lock = threading.Lock()
+        self._scans: Memo[tuple[bytes, int], DfaScan] = Memo(max_scans)
+        self._token_costs: Memo[bytes, Ints] = Memo(max_scans)
 
     def scan(self, dfa: Dfa, state: int) -> DfaScan:
         """Return the scan of a DFA state."""
-        key = (dfa.digest, state)
-        with self._lock:
-            known = self._scans.get(key)
-            if known is None:
-                known = self._load(dfa, state) or self._compute(dfa, state)
-                self._scans[key] = known
-                if len(self._scans) > self._max_scans:
-                    self._scans.popitem(last=False)
-            else:
-                self._scans.move_to_end(key)
-            return known
+        return self._scans.get((dfa.digest, state), lambda: self._load(dfa, state) or self._compute(dfa, state))
 
     def token_costs(self, dfa: Dfa) -> Ints:
         """Return (num_states,): fewest tokens, each wholly inside the DFA, from a state to acceptance."""
-        with self._lock:
-            known = self._token_costs.get(dfa.digest)
-            if known is None:
-                known = self._walker.token_costs(_uncounted(dfa), INFINITE)
-                self._token_costs[dfa.digest] = known
-            return known
+        return self._token_costs.get(dfa.digest, lambda: self._walker.token_costs(_uncounted(dfa), INFINITE))
 
     def new_row(self) -> Ints:
         """Return a mask without any token."""
         return np.zeros(self.num_words, np.int32)
 
     def _compute(self, dfa: Dfa, state: int) -> DfaScan:
-        walk = self._walker.walk(_uncounted(dfa), state, 0, self._walker.whole)
+        with self._walker_lock:  # it has one scratch memory; all the rest runs side by side
+            walk = self._walker.walk(_uncounted(dfa), state, 0, self._walker.whole)
         row = self.new_row()
         nodes = np.ascontiguousarray(walk.stay[:, 0])
         trie_walk.set_tokens_(row, nodes, self.trie)
@@ -127,8 +119,9 @@ class VocabularyScans:
         group_start = np.searchsorted(group[key[order]], np.arange(len(distinct) + 1)).astype(np.int32)
         ends = np.column_stack(np.divmod(distinct, width)).astype(np.int32)
         scan = DfaScan(row, ends, nodes[order], group_start, *self._exits(walk.exits))
-        if self._cache_dir is not None and len(nodes) + len(scan.exits) >= _DEAR_NUM_ROWS:
-            write_arrays(self._path(dfa, state), {field.name: getattr(scan, field.name) for field in fields(scan)})
+        if self._store is not None and len(nodes) + len(scan.exits) >= _DEAR_NUM_ROWS:
+            arrays = {field.name: getattr(scan, field.name) for field in fields(scan)}
+            self._store.write(self._key_text(dfa, state), arrays)
         return scan
 
     def _exits(self, ends: Ints) -> tuple[Ints, Ints]:
@@ -144,18 +137,20 @@ class VocabularyScans:
         return np.column_stack([nodes, above[nodes]]), exit_start
 
     def _load(self, dfa: Dfa, state: int) -> DfaScan | None:
-        if self._cache_dir is None:
+        if self._store is None:
             return None
-        arrays = read_arrays(self._path(dfa, state), [field.name for field in fields(DfaScan)])
+        arrays = self._store.read(
+            self._key_text(dfa, state), _LAYOUT | {"row": ArrayLayout(np.int32, (self.num_words,))}
+        )
         if arrays is None:
             return None
-        arrays["row"].setflags(write=False)
-        return DfaScan(**arrays)
+        scan = DfaScan(**arrays)
+        scan.row.setflags(write=False)
+        fits = len(scan.group_start) == len(scan.ends) + 1 and scan.group_start[-1] == len(scan.nodes)
+        return scan if fits and scan.exit_start[-1] == len(scan.exits) else None
 
-    def _path(self, dfa: Dfa, state: int) -> Path:
-        if self._cache_dir is None:
-            raise ValueError("these scans have no directory")
-        return self._cache_dir / f"{dfa.digest.hex()[:40]}-{state}.npz"
+    def _key_text(self, dfa: Dfa, state: int) -> str:
+        return f"scan\nvocabulary {self.vocabulary.digest}\nlexeme {dfa.digest.hex()}\nstate {state}"
 
 
 def _uncounted(dfa: Dfa) -> CountedDfa:

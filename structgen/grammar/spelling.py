@@ -13,11 +13,14 @@ from functools import cached_property
 import numpy as np
 
 from structgen.grammar.dfa import Dfa
+from structgen.grammar.memo import Memo
 from structgen.vocabulary import Vocabulary
+
+_MAX_RESTRICTED = 256
 
 
 class Spelling:
-    """The bytes and the needed tokens of one vocabulary."""
+    """The bytes and the needed tokens of one vocabulary; shared by threads and by grammars."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         """Look at the trie once."""
@@ -31,18 +34,18 @@ class Spelling:
         self.is_rare = occurring & ~self.is_plain
         self.occurring = occurring
         self._holds_token = holds_token
-        self._restricted: dict[bytes, Dfa] = {}
+        self._missing = np.flatnonzero(~occurring)
+        self._restricted: Memo[bytes, Dfa] = Memo(_MAX_RESTRICTED)
 
     def restrict(self, dfa: Dfa) -> Dfa:
         """Return the DFA without the bytes that occur in no token (the same object if nothing changes)."""
-        known = self._restricted.get(dfa.digest)
-        if known is None:
-            lost = (dfa.delta >= 0) & ~self.occurring
-            known = dfa
-            if lost.any():
-                known = Dfa.build(np.where(lost, -1, dfa.delta), dfa.accepting, dfa.tick_bytes & ~lost)
-            self._restricted[dfa.digest] = known
-        return known
+        if not (dfa.delta[:, self._missing] >= 0).any():
+            return dfa
+        return self._restricted.get(dfa.digest, lambda: self._cut(dfa))
+
+    def _cut(self, dfa: Dfa) -> Dfa:
+        lost = (dfa.delta >= 0) & ~self.occurring
+        return Dfa.build(np.where(lost, -1, dfa.delta), dfa.accepting, dfa.tick_bytes & ~lost)
 
     def meets_needed_tokens(self, dfa: Dfa) -> bool:
         """Return whether some byte of the DFA is only found inside longer tokens."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 
 import numpy as np
 import pytest
 
 from oracle.strategies import class_star
+from structgen import array_store
 from structgen.config import Limits
+from structgen.grammar import cache as cache_module
 from structgen.grammar.cache import CacheOutcome, CompileCache
 from structgen.grammar.compile import compile_grammar
 from structgen.grammar.ir import Choice, Grammar, Lexeme, Literal, Reference, Sequence
@@ -111,14 +114,62 @@ def test_damaged_file_is_rebuilt(vocabulary, tmp_path, damage):
     assert all(np.array_equal(a, b) for a, b in zip(walk(restored), expected, strict=True))
 
 
+def test_rows_of_other_code_are_not_used(vocabulary, tmp_path, monkeypatch):
+    """Rows hang on the numbers of states and productions: after a change in the sources they are made anew."""
+    cache = CompileCache(tmp_path)
+    automaton, _ = cache.compile(grammar_of(), vocabulary, Limits())
+    walk(automaton)
+    cache.store(grammar_of(), automaton, Limits())
+
+    monkeypatch.setattr(array_store, "source_digest", lambda *parts: "of a later version")
+
+    assert CompileCache(tmp_path).compile(grammar_of(), vocabulary, Limits())[1] is CacheOutcome.MISS
+    monkeypatch.undo()
+    assert CompileCache(tmp_path).compile(grammar_of(), vocabulary, Limits())[1] is CacheOutcome.DISK
+
+
 def test_folder_is_bounded(vocabulary, tmp_path):
-    """The oldest files go when the folder outgrows its bound."""
+    """The files used longest ago go when the folder outgrows its bound, wherever in it they are."""
+    below = tmp_path / "scans" / "of an earlier version"
+    below.mkdir(parents=True)
+    (below / f"{'0' * 40}-3.npz").write_bytes(b"a scan")
     cache = CompileCache(tmp_path, max_disk_mb=0)
     automaton, _ = cache.compile(grammar_of(), vocabulary, Limits())
     walk(automaton)
     cache.store(grammar_of(), automaton, Limits())
 
-    assert not list(tmp_path.glob("*.npz"))
+    assert not list(tmp_path.rglob("*.npz"))
+
+
+def test_a_disk_that_fails_loses_no_result(vocabulary, tmp_path, caplog):
+    """A folder that cannot be written makes store say so; it does not raise, and the automaton works."""
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    cache = CompileCache(blocked / "folder")
+    automaton, outcome = cache.compile(grammar_of(), vocabulary, Limits())
+    walk(automaton)
+
+    assert outcome is CacheOutcome.MISS
+    assert not cache.store(grammar_of(), automaton, Limits())
+    assert "not kept" in caplog.text
+
+
+def test_a_long_running_process_keeps_no_more_than_its_bounds(vocabulary, tmp_path, monkeypatch):
+    """Whatever has been compiled before, a cache holds what its bounds allow, and forgets what nobody holds."""
+    monkeypatch.setattr(cache_module, "_MAX_COUNTED", 5)
+    cache = CompileCache(tmp_path, max_automata=2)
+    for length in range(1, 30):
+        grammar = Grammar({"s": Lexeme(class_star("ab"), 0, length)}, "s")
+        automaton, _ = cache.compile(grammar, vocabulary, Limits())
+        automaton.start().mask()
+        assert cache.store(grammar, automaton, Limits())
+    del automaton
+    gc.collect()
+
+    sizes = {name: len(value) for name, value in vars(cache).items() if hasattr(value, "__len__")}
+    assert {"_automata", "_num_builds", "_num_stored_rows", "_shared"} <= set(sizes)
+    assert max(sizes.values()) <= 5
+    assert sizes["_num_stored_rows"] == sizes["_automata"] == 2
 
 
 def test_recompiling_for_ever_warns(vocabulary):

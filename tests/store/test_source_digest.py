@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from structgen import vocabulary_cache
+from structgen.grammar import cache
 from structgen.kernels import _numba
 from structgen.source_digest import digest_of, source_digest
 
@@ -58,6 +59,16 @@ def test_the_table_of_a_tokenizer_depends_on_what_makes_it() -> None:
     assert {"token_bytes.py", "trie.py"} <= modules
     assert uncovered(modules, vocabulary_cache._SOURCES) == set()
     assert source_digest(*vocabulary_cache._SOURCES) is not None
+
+
+def test_rows_and_scans_depend_on_what_makes_them() -> None:
+    """Every module that rows and scans come from, front ends included, is among their sources."""
+    front_ends = [f"grammar/{name}" for name in ("json_schema/__init__.py", "lark_grammar/__init__.py", "policy.py")]
+    modules = closure("grammar/cache.py", "grammar/regex_grammar.py", *front_ends)
+
+    assert {"grammar/parser.py", "grammar/dfa.py", "kernels/_numba/trie_walk.py", "vocabulary.py"} <= modules
+    assert uncovered(modules, cache._SOURCES) == set()
+    assert source_digest(*cache._SOURCES) is not None
 
 
 def test_compiled_kernels_depend_on_what_they_inline() -> None:
