@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from structgen.declarations import Choice, JsonSchema, Lark, Regex
     from structgen.decode.prompt import Raw
     from structgen.errors import (
+        BatchError,
         BudgetError,
         CompileError,
         ConfirmationRequired,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         LimitError,
         NoLegalTokenError,
         OptionError,
+        OutputError,
         StructgenError,
         TokenRejectedError,
         UnsatisfiableError,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from structgen.vocabulary import Vocabulary
 
 __all__ = [
+    "BatchError",
     "BudgetError",
     "Choice",
     "CompileCache",
@@ -54,6 +57,7 @@ __all__ = [
     "Model",
     "NoLegalTokenError",
     "OptionError",
+    "OutputError",
     "ParserState",
     "PenaltyScope",
     "Policy",

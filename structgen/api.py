@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
 from structgen.config import Limits, Policy, Sampling, Speculation, Whitespace
 from structgen.declarations import Choice, JsonSchema, Lark, Regex
 from structgen.errors import OptionError
-from structgen.generator import DEFAULT_POLICY, Generator, GeneratorPool, progress
+from structgen.generator import DEFAULT_POLICY, Generator, GeneratorPool, run_rows
 from structgen.grammar.compile import USER_CACHE, compile_grammar
 from structgen.grammar.json_schema import PropertyOrder
+from structgen.grammar.normalise import Deadline, normalise
 from structgen.output_type import lower
 from structgen.report import Result
 
@@ -27,11 +28,28 @@ if TYPE_CHECKING:
     from structgen.decode.prompt import Prompt
     from structgen.decode.runtime import Runtime
     from structgen.grammar.cache import CompileCache
-    from structgen.grammar.compile import UserCache as UserCache
+    from structgen.grammar.compile import UserCache
     from structgen.grammar.token_automaton import TokenAutomaton
     from structgen.vocabulary import Vocabulary
 
 T = TypeVar("T")
+
+
+class TypeOptions(TypedDict, total=False):
+    """Options of `Model.generator`, for type checkers: the overloads below share them."""
+
+    whitespace: Whitespace | str
+    property_order: PropertyOrder
+    policy: Policy | None
+
+
+class CallOptions(TypeOptions, total=False):
+    """Options of `Model.run` and its relatives, likewise."""
+
+    sampling: Sampling | None
+    max_tokens: int | None
+    seed: int | None
+    speculation: Speculation | None
 
 
 def load(name: str | os.PathLike[str] | None = None, *, device: str = "auto", dtype: str = "auto") -> Model:
@@ -89,8 +107,11 @@ def check(output_type: object, *, property_order: PropertyOrder = "declared") ->
     Raises:
         DeclareError: the type has no exact grammar.
         UnsatisfiableError: no text fits.
+        LimitError: a part of it is too large for any vocabulary.
     """
-    lower(output_type, property_order=property_order)
+    declaration = lower(output_type, property_order=property_order)
+    # The first step of every compilation; it finds the grammars that no text can reach an end of.
+    normalise(declaration.grammar, Deadline(Limits().compile_seconds))
 
 
 class Model:
@@ -137,34 +158,13 @@ class Model:
         return self._runtime.loaded.tokenizer
 
     @overload
-    def generator(
-        self,
-        output_type: type[T] | Choice[T],
-        *,
-        whitespace: Whitespace | str = ...,
-        property_order: PropertyOrder = ...,
-        policy: Policy | None = ...,
-    ) -> Generator[T]: ...
+    def generator(self, output_type: type[T] | Choice[T], **options: Unpack[TypeOptions]) -> Generator[T]: ...
 
     @overload
-    def generator(
-        self,
-        output_type: TypeForm[T],
-        *,
-        whitespace: Whitespace | str = ...,
-        property_order: PropertyOrder = ...,
-        policy: Policy | None = ...,
-    ) -> Generator[T]: ...
+    def generator(self, output_type: TypeForm[T], **options: Unpack[TypeOptions]) -> Generator[T]: ...
 
     @overload
-    def generator(
-        self,
-        output_type: Regex | JsonSchema | Lark,
-        *,
-        whitespace: Whitespace | str = ...,
-        property_order: PropertyOrder = ...,
-        policy: Policy | None = ...,
-    ) -> Generator[Any]: ...
+    def generator(self, output_type: Regex | JsonSchema | Lark, **options: Unpack[TypeOptions]) -> Generator[Any]: ...
 
     def generator(
         self,
@@ -191,48 +191,17 @@ class Model:
         return self._generators.get(output_type, style, property_order, policy)
 
     @overload
-    def run(
-        self,
-        output_type: type[T] | Choice[T],
-        prompt: Prompt,
-        *,
-        sampling: Sampling | None = ...,
-        max_tokens: int | None = ...,
-        seed: int | None = ...,
-        speculation: Speculation | None = ...,
-        whitespace: Whitespace | str = ...,
-        property_order: PropertyOrder = ...,
-        policy: Policy | None = ...,
-    ) -> Result[T]: ...
+    def run(self, output_type: type[T] | Choice[T], prompt: Prompt, **options: Unpack[CallOptions]) -> Result[T]: ...
 
     @overload
-    def run(
-        self,
-        output_type: TypeForm[T],
-        prompt: Prompt,
-        *,
-        sampling: Sampling | None = ...,
-        max_tokens: int | None = ...,
-        seed: int | None = ...,
-        speculation: Speculation | None = ...,
-        whitespace: Whitespace | str = ...,
-        property_order: PropertyOrder = ...,
-        policy: Policy | None = ...,
-    ) -> Result[T]: ...
+    def run(self, output_type: TypeForm[T], prompt: Prompt, **options: Unpack[CallOptions]) -> Result[T]: ...
 
     @overload
     def run(
         self,
         output_type: Regex | JsonSchema | Lark,
         prompt: Prompt,
-        *,
-        sampling: Sampling | None = ...,
-        max_tokens: int | None = ...,
-        seed: int | None = ...,
-        speculation: Speculation | None = ...,
-        whitespace: Whitespace | str = ...,
-        property_order: PropertyOrder = ...,
-        policy: Policy | None = ...,
+        **options: Unpack[CallOptions],
     ) -> Result[Any]: ...
 
     def run(  # noqa: PLR0913 - the options of a call, keyword-only
@@ -253,48 +222,17 @@ class Model:
         return generator.run(prompt, sampling=sampling, max_tokens=max_tokens, seed=seed, speculation=speculation)
 
     @overload
-    def generate(
-        self,
-        output_type: type[T] | Choice[T],
-        prompt: Prompt,
-        *,
-        sampling: Sampling | None = ...,
-        max_tokens: int | None = ...,
-        seed: int | None = ...,
-        speculation: Speculation | None = ...,
-        whitespace: Whitespace | str = ...,
-        property_order: PropertyOrder = ...,
-        policy: Policy | None = ...,
-    ) -> T: ...
+    def generate(self, output_type: type[T] | Choice[T], prompt: Prompt, **options: Unpack[CallOptions]) -> T: ...
 
     @overload
-    def generate(
-        self,
-        output_type: TypeForm[T],
-        prompt: Prompt,
-        *,
-        sampling: Sampling | None = ...,
-        max_tokens: int | None = ...,
-        seed: int | None = ...,
-        speculation: Speculation | None = ...,
-        whitespace: Whitespace | str = ...,
-        property_order: PropertyOrder = ...,
-        policy: Policy | None = ...,
-    ) -> T: ...
+    def generate(self, output_type: TypeForm[T], prompt: Prompt, **options: Unpack[CallOptions]) -> T: ...
 
     @overload
     def generate(
         self,
         output_type: Regex | JsonSchema | Lark,
         prompt: Prompt,
-        *,
-        sampling: Sampling | None = ...,
-        max_tokens: int | None = ...,
-        seed: int | None = ...,
-        speculation: Speculation | None = ...,
-        whitespace: Whitespace | str = ...,
-        property_order: PropertyOrder = ...,
-        policy: Policy | None = ...,
+        **options: Unpack[CallOptions],
     ) -> Any: ...
 
     def generate(  # noqa: PLR0913 - the options of a call, keyword-only
@@ -319,14 +257,7 @@ class Model:
         self,
         output_type: type[T] | Choice[T],
         prompts: Iterable[Prompt],
-        *,
-        sampling: Sampling | None = ...,
-        max_tokens: int | None = ...,
-        seed: int | None = ...,
-        speculation: Speculation | None = ...,
-        whitespace: Whitespace | str = ...,
-        property_order: PropertyOrder = ...,
-        policy: Policy | None = ...,
+        **options: Unpack[CallOptions],
     ) -> list[T]: ...
 
     @overload
@@ -334,14 +265,7 @@ class Model:
         self,
         output_type: TypeForm[T],
         prompts: Iterable[Prompt],
-        *,
-        sampling: Sampling | None = ...,
-        max_tokens: int | None = ...,
-        seed: int | None = ...,
-        speculation: Speculation | None = ...,
-        whitespace: Whitespace | str = ...,
-        property_order: PropertyOrder = ...,
-        policy: Policy | None = ...,
+        **options: Unpack[CallOptions],
     ) -> list[T]: ...
 
     @overload
@@ -349,14 +273,7 @@ class Model:
         self,
         output_type: Regex | JsonSchema | Lark,
         prompts: Iterable[Prompt],
-        *,
-        sampling: Sampling | None = ...,
-        max_tokens: int | None = ...,
-        seed: int | None = ...,
-        speculation: Speculation | None = ...,
-        whitespace: Whitespace | str = ...,
-        property_order: PropertyOrder = ...,
-        policy: Policy | None = ...,
+        **options: Unpack[CallOptions],
     ) -> list[Any]: ...
 
     def generate_batch(  # noqa: PLR0913 - the options of a call, keyword-only
@@ -372,12 +289,14 @@ class Model:
         property_order: PropertyOrder = "declared",
         policy: Policy | None = DEFAULT_POLICY,
     ) -> list[Any]:
-        """Return one object per prompt, in order; the options are those of `run`, a seed is used for every row."""
+        """Return one object per prompt, in order; the options are those of `run`, a seed is used for every row.
+
+        Raises:
+            BatchError: some rows failed; every row was tried, and the error has what the others gave.
+        """
         generator = self.generator(output_type, whitespace=whitespace, property_order=property_order, policy=policy)
-        return [
-            generator(prompt, sampling=sampling, max_tokens=max_tokens, seed=seed, speculation=speculation)
-            for prompt in progress(list(prompts))
-        ]
+        call = partial(generator, sampling=sampling, max_tokens=max_tokens, seed=seed, speculation=speculation)
+        return run_rows([partial(call, prompt) for prompt in prompts])
 
     def run_batch(  # noqa: PLR0913 - the options of a call, keyword-only
         self,
@@ -391,10 +310,15 @@ class Model:
         property_order: PropertyOrder = "declared",
         policy: Policy | None = DEFAULT_POLICY,
     ) -> list[Result[Any]]:
-        """Return one result per (output type, prompt), in order; every type is compiled before the first row runs."""
+        """Return one result per (output type, prompt), in order; every type is compiled before the first row runs.
+
+        Raises:
+            BatchError: some rows failed; every row was tried, and the error has what the others gave.
+        """
         make = partial(self.generator, whitespace=whitespace, property_order=property_order, policy=policy)
         rows = [(make(output_type), prompt) for output_type, prompt in requests]
-        return [
-            generator.run(prompt, sampling=sampling, max_tokens=max_tokens, seed=seed, speculation=speculation)
-            for generator, prompt in progress(rows)
-        ]
+
+        def run(generator: Generator[Any], prompt: Prompt) -> Result[Any]:
+            return generator.run(prompt, sampling=sampling, max_tokens=max_tokens, seed=seed, speculation=speculation)
+
+        return run_rows([partial(run, generator, prompt) for generator, prompt in rows])

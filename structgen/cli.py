@@ -149,7 +149,7 @@ def check(
     if output_type is None:
         raise typer.BadParameter("name what to check: --schema, --type, --regex, --choice or --lark")
     check_type(output_type)
-    typer.echo("exact: every text that is generated fits, and every text that fits can be generated")
+    typer.echo("exact: every text that is generated fits the declaration")
 
 
 def _demo_type() -> type[BaseModel]:

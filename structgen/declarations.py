@@ -39,6 +39,8 @@ class JsonSchema:
         Raises:
             GrammarSyntaxError: the text is no JSON, or the data is nothing that JSON can say.
             UnsupportedSchemaError: it is JSON, but no schema.
+            LimitError: it is nested too deeply, or holds an integer of very many digits.
+            OptionError: it is neither data nor text.
         """
         object.__setattr__(self, "text", schema_text(schema))
         object.__setattr__(self, "whitespace", Whitespace(whitespace))
@@ -50,6 +52,10 @@ class Regex:
 
     pattern: str
 
+    def __post_init__(self) -> None:
+        """Refuse what is no text."""
+        _check_text("the pattern of Regex", self.pattern)
+
 
 @dataclass(frozen=True, slots=True, init=False)
 class Choice(Generic[T]):
@@ -57,7 +63,7 @@ class Choice(Generic[T]):
 
     Attributes:
         items: the answers.
-        exact: whether answers are drawn by the model's law over whole answers.
+        exact: whether answers are drawn by the model's law over whole answers; not available yet.
     """
 
     items: tuple[T, ...]
@@ -67,10 +73,12 @@ class Choice(Generic[T]):
         """Keep the answers.
 
         Raises:
-            OptionError: there is none, or two are written alike, or one is empty.
+            OptionError: there is none, or two are written alike, or one is empty or no text.
         """
+        if not isinstance(items, Iterable):
+            raise OptionError(f"Choice takes the items in one list, not {type(items).__name__}")
         kept = tuple(items)
-        texts = [str(item) for item in kept]
+        texts = [_written(item) for item in kept]
         if not kept or "" in texts:
             raise OptionError("Choice needs at least one item, and none that is written as the empty text")
         twice = sorted({text for text in texts if texts.count(text) > 1}) if len(set(texts)) < len(texts) else []
@@ -102,8 +110,12 @@ class Lark:
         """Keep a grammar.
 
         Raises:
-            OptionError: the lexer is neither "dynamic" nor "contextual".
+            OptionError: the lexer is neither "dynamic" nor "contextual", or an argument is of another type.
         """
+        _check_text("the grammar of Lark", grammar)
+        _check_text("start", start)
+        if not isinstance(parse, bool):
+            raise OptionError(f"parse must be True or False, not {parse!r}")
         if lexer not in ("dynamic", "contextual"):
             raise OptionError(f"{lexer!r} is no lexer: use 'dynamic' or 'contextual'")
         object.__setattr__(self, "grammar", grammar)
@@ -113,3 +125,24 @@ class Lark:
 
 
 OutputDeclaration = JsonSchema | Regex | Choice[Any] | Lark
+
+
+def _check_text(what: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise OptionError(f"{what} must be a string, not {type(value).__name__}")
+
+
+def _written(item: object) -> str:
+    """Return how an item of a Choice is written.
+
+    Raises:
+        OptionError: it cannot be written in UTF-8, or has too many digits.
+    """
+    try:
+        text = str(item)
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise OptionError(f"the item {item!r} of Choice holds a lone surrogate, which is no text; remove it") from error
+    except ValueError as error:
+        raise OptionError(f"an item of Choice, of type {type(item).__name__}, cannot be written as text") from error
+    return text

@@ -12,12 +12,17 @@ StructgenError
 ├── DecodeError                     something went wrong while text was made
 │   ├── TokenRejectedError          advance() with an illegal token (token_id)
 │   ├── BudgetError                 max_tokens is under the finishing cost (max_tokens, needed)
-│   └── NoLegalTokenError           every legal token has probability zero (state)
+│   ├── NoLegalTokenError           every legal token has probability zero (state)
+│   └── OutputError                 a text that fits was refused by the type's own validator (text)
+├── BatchError                      some rows of a batch failed, the others are done (row)
 ├── OptionError                     an option is misspelt, out of range or contradicts another
 └── ConfirmationRequired            a destructive tool was invoked without a confirmation
 """
 
 from __future__ import annotations
+
+# Characters of a text that a message shows.
+_LONGEST_SHOWN = 300
 
 
 class StructgenError(Exception):
@@ -146,6 +151,40 @@ class NoLegalTokenError(DecodeError):
         """Name the state and the cause."""
         super().__init__(f"no legal token can be drawn in state {state}: {cause}")
         self.state = state
+
+
+class OutputError(DecodeError):
+    """A text fits the grammar, but what makes the value of it refused it; the original error is the cause.
+
+    Attributes:
+        text: the text that the model wrote.
+    """
+
+    def __init__(self, text: str, reason: str) -> None:
+        """Say who refused it and why, and show the text, cut where it is long."""
+        shown = text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + " ..."
+        super().__init__(f"{reason}; the text is: {shown}")
+        self.text = text
+
+
+class BatchError(StructgenError):
+    """Some rows of a batch failed; every row was tried, and the first error is the cause.
+
+    Attributes:
+        row: index of the first row that failed.
+        results: one entry per row, in order: what the row gave, or the error that it failed with.
+    """
+
+    def __init__(self, results: tuple[object, ...]) -> None:
+        """Count the failures and say what the first one was."""
+        failed = [row for row, result in enumerate(results) if isinstance(result, StructgenError)]
+        self.row = failed[0]
+        self.results = results
+        first = self.results[self.row]
+        super().__init__(
+            f"{len(failed)} of {len(self.results)} rows failed, first row {self.row}: {type(first).__name__}: {first}; "
+            "the other rows are in .results"
+        )
 
 
 class OptionError(StructgenError):

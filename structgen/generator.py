@@ -8,12 +8,13 @@ from __future__ import annotations
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 
 from structgen.config import Limits, Policy, Sampling, Speculation
-from structgen.errors import OptionError
+from structgen.declarations import Choice, JsonSchema, Lark, Regex
+from structgen.errors import BatchError, OptionError, StructgenError
 from structgen.report import ReplayRecord, Result
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ DEFAULT_POLICY = Policy()
 
 # Generators that a model keeps for the types it was called with last; each holds a compiled automaton.
 _MAX_GENERATORS = 64
+# Their text and their class say all of them.
+_PLAIN = (str, int, float, bool, type(None))
 # Rows from which on a batch shows a progress bar on a terminal.
 _LONG_BATCH = 8
 
@@ -91,6 +94,7 @@ class Generator(Generic[T]):
             BudgetError: no text of the type fits into max_tokens or the context.
             OptionError: the prompt or an option is not usable.
             NoLegalTokenError: the model or a bias leaves no legal token a probability.
+            OutputError: the text fits, but a validator of the type's own refused it.
         """
         from structgen.decode.loop import Decoding, Request
         from structgen.decode.sampler import resolve_seed
@@ -172,28 +176,45 @@ class GeneratorPool:
     def __init__(self, runtime: Runtime) -> None:
         """Start empty."""
         self._runtime = runtime
-        self._lock = threading.RLock()
-        self._kept: OrderedDict[tuple[int, Whitespace, str, Policy | None], tuple[object, Generator[Any]]] = (
-            OrderedDict()
-        )
+        self._lock = threading.Lock()
+        # The type is kept beside its generator: a key may hold ids, which are only good while the objects live.
+        self._kept: OrderedDict[Hashable, tuple[object, Generator[Any]]] = OrderedDict()
+        self._gates: dict[Hashable, threading.Lock] = {}
 
     def get(
         self, output_type: object, whitespace: Whitespace, property_order: PropertyOrder, policy: Policy | None
     ) -> Generator[Any]:
         """Return the generator of a type and its options, made now if it is not there."""
-        # By identity, and the type kept alive: equal types need not mean the same (Choice([1]) == Choice([True])).
-        key = (id(output_type), whitespace, property_order, policy)
         if policy is not None and not isinstance(policy, Policy):
             raise OptionError(f"policy must be a Policy or None, not {type(policy).__name__}")
+        key = (identity(output_type), whitespace, property_order, policy)
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key][1]
-            generator = self._make(output_type, whitespace, property_order, policy)
-            self._kept[key] = (output_type, generator)
-            if len(self._kept) > _MAX_GENERATORS:
-                self._kept.popitem(last=False)
+            generator = self._known(key)
+            if generator is not None:
+                return generator
+            gate = self._gates.setdefault(key, threading.Lock())
+        # Whoever wants the same type waits for the one that makes it; other types are not held up.
+        with gate:
+            with self._lock:
+                generator = self._known(key)
+            if generator is not None:
+                return generator
+            try:
+                generator = self._make(output_type, whitespace, property_order, policy)
+                with self._lock:
+                    self._kept[key] = (output_type, generator)
+                    if len(self._kept) > _MAX_GENERATORS:
+                        self._kept.popitem(last=False)
+            finally:
+                with self._lock:
+                    self._gates.pop(key, None)
             return generator
+
+    def _known(self, key: Hashable) -> Generator[Any] | None:
+        if key not in self._kept:
+            return None
+        self._kept.move_to_end(key)
+        return self._kept[key][1]
 
     def _make(
         self, output_type: object, whitespace: Whitespace, property_order: PropertyOrder, policy: Policy | None
@@ -208,6 +229,44 @@ class GeneratorPool:
             declaration = replace(declaration, grammar=apply_policy(declaration.grammar, policy)[0])
         automaton, outcome = shared_cache().compile(declaration.grammar, self._runtime.vocabulary, Limits())
         return Generator(self._runtime, declaration, automaton, "miss" if outcome is CacheOutcome.MISS else "hit")
+
+
+def identity(output_type: object) -> Hashable:
+    """Return a key that two output types share only if they mean the same, for as long as both live.
+
+    Declared values and typing aliases are new objects each time that they are written, so they go by what they are made
+    of; classes, and what else an alias or a Choice may hold, by which object they are. Equality alone would confuse
+    Choice([1]) with Choice([True]), and int | bool with bool | int.
+    """
+    if isinstance(output_type, (Regex, JsonSchema, Lark)):
+        return output_type
+    if isinstance(output_type, Choice):
+        return (Choice, output_type.exact, *map(identity, output_type.items))
+    if type(output_type) in _PLAIN:
+        return (type(output_type), str(output_type))
+    origin = get_origin(output_type)
+    if origin is None:
+        return id(output_type)
+    return (identity(origin), *map(identity, get_args(output_type)))
+
+
+def run_rows(rows: Sequence[Callable[[], T]]) -> list[T]:
+    """Call each in turn, with a bar on a terminal if there are many, and return what they give.
+
+    Raises:
+        BatchError: some failed; it has the results of the others.
+    """
+    results: list[T | StructgenError] = []
+    for row in progress(rows):
+        try:
+            results.append(row())
+        except StructgenError as error:
+            results.append(error)
+    done = [result for result in results if not isinstance(result, StructgenError)]
+    if len(done) < len(results):
+        first = next(result for result in results if isinstance(result, StructgenError))
+        raise BatchError(tuple(results)) from first
+    return done
 
 
 def progress(rows: Sequence[T]) -> Iterable[T]:

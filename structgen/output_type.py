@@ -9,14 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from structgen.config import Whitespace
 from structgen.declarations import Choice, JsonSchema, Lark, Regex
-from structgen.errors import OptionError
+from structgen.errors import OptionError, OutputError
 from structgen.grammar import dfa as dfas
 from structgen.grammar import ir, lexemes
 from structgen.grammar.json_schema import PropertyOrder, Style, lower_schema
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 T = TypeVar("T")
 
@@ -75,7 +78,7 @@ def lower(
         UnsupportedSchemaError: a keyword that cannot be exact.
         UnsatisfiableError: no text fits.
         GrammarSyntaxError: an unreadable regular expression or grammar.
-        OptionError: an unknown option value.
+        OptionError: an unknown option value, or one that is not available yet.
     """
     if property_order not in ("declared", "any"):
         raise OptionError(f"{property_order!r} is no property_order: use 'declared' or 'any'")
@@ -84,7 +87,7 @@ def lower(
         case JsonSchema(text=text, whitespace=own):
             chosen = _style(style if own is Whitespace.AUTO else own)
             grammar = lower_schema(text, whitespace=chosen, property_order=property_order)
-            return Declaration(grammar, json.loads, text, "JSON")
+            return Declaration(grammar, _read_json, text, "JSON")
         case Choice():
             return _lower_choice(output_type)
         case Regex(pattern=pattern):
@@ -112,15 +115,43 @@ def _style(whitespace: Whitespace) -> Style:
 
 def _lower_type(output_type: object, style: Style, property_order: PropertyOrder) -> Declaration[Any]:
     # pydantic is imported when a Python type is first declared, so that the package itself loads quickly.
+    from pydantic import ValidationError
+
     from structgen.type_schema import type_name, type_schema
 
     adapter, schema = type_schema(output_type)
     # pydantic drops keys that a model does not know, so there is nothing to gain from writing any.
     grammar = lower_schema(schema, whitespace=style, property_order=property_order, closed=True)
-    return Declaration(grammar, adapter.validate_json, json.dumps(schema, ensure_ascii=False), type_name(output_type))
+    name = type_name(output_type)
+
+    def read(text: str) -> Any:
+        try:
+            return adapter.validate_json(text)
+        except ValidationError as error:
+            reason = "; ".join(_one_line(found) for found in error.errors(include_url=False))
+            raise OutputError(
+                text, f"the text fits the schema, but the own validator of {name} refused it: {reason}"
+            ) from error
+
+    return Declaration(grammar, read, json.dumps(schema, ensure_ascii=False), name)
+
+
+def _one_line(found: ErrorDetails) -> str:
+    """Return one of pydantic's errors as "place: message"."""
+    place = ".".join(map(str, found["loc"]))
+    return f"{place}: {found['msg']}" if place else found["msg"]
+
+
+def _read_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise OutputError(text, f"the text fits the schema, but Python's json does not read it: {error}") from error
 
 
 def _lower_choice(choice: Choice[T]) -> Declaration[T]:
+    if choice.exact:
+        raise OptionError("Choice(exact=True) is not available yet; leave exact out: the model chooses token by token")
     items = {str(item): item for item in choice.items}
     words = [text.encode() for text in items]
     one: ir.Expr = ir.Literal(words[0]) if len(words) == 1 else ir.Lexeme(dfas.from_words(words), name="choice")
@@ -138,4 +169,18 @@ def _lark_parser(declared: Lark) -> Callable[[str], Any]:
     # lark is imported when a Lark grammar is first declared, for the same reason.
     import lark
 
-    return lark.Lark(declared.grammar, start=declared.start, parser="earley", lexer="dynamic_complete").parse
+    if declared.lexer == "dynamic":
+        reader = lark.Lark(declared.grammar, start=declared.start, parser="earley", lexer="dynamic_complete")
+    else:
+        reader = lark.Lark(declared.grammar, start=declared.start, parser="lalr", lexer=declared.lexer)
+
+    def read(text: str) -> Any:
+        try:
+            return reader.parse(text)
+        except (lark.exceptions.LarkError, RecursionError) as error:
+            first_line = str(error).strip().split("\n")[0]
+            raise OutputError(
+                text, f"the text fits the grammar, but Lark's own parser refused it: {first_line}"
+            ) from error
+
+    return read

@@ -13,7 +13,6 @@ from decimal import Decimal
 from typing import Any
 
 from pydantic import TypeAdapter
-from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, JsonSchemaWarningKind
 from pydantic_core import core_schema
 
@@ -37,15 +36,26 @@ def type_schema(output_type: Any) -> tuple[TypeAdapter[Any], Mapping[str, Any]]:
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(output_type)
         return adapter, adapter.json_schema(schema_generator=_Generator, mode="validation")
-    except (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema, PydanticUserError, NameError) as error:
-        raise UnsupportedTypeError(
-            f"{type_name(output_type)} has no JSON form: {str(error).splitlines()[0]}"
-        ) from error
+    except UnsupportedTypeError:
+        raise
+    except Exception as error:  # besides its own errors pydantic lets out what a type's hooks raise, of any kind
+        raise UnsupportedTypeError(f"{type_name(output_type)} has no JSON form: {_reason(error)}") from error
 
 
 def type_name(output_type: Any) -> str:
     """Return what to call a type in messages."""
-    return getattr(output_type, "__name__", None) or str(output_type)
+    try:
+        return getattr(output_type, "__name__", None) or str(output_type)
+    except Exception:  # what is no type at all may not even have a text: 10**5000, Annotated[5, 6]
+        return f"a value of {type(output_type).__name__}"
+
+
+def _reason(error: Exception) -> str:
+    """Return the line of an error that says most."""
+    if isinstance(error, ValueError) and "integer string conversion" in str(error):
+        return "it holds an integer with more digits than Python writes"
+    lines = str(error).splitlines() or [type(error).__name__]
+    return " ".join(line.strip() for line in lines[: 2 if lines[0].endswith(":") else 1])
 
 
 def _refused(what: str, instead: str) -> UnsupportedTypeError:
@@ -175,6 +185,10 @@ class _Generator(GenerateJsonSchema):
             raise _refused("a union whose tag is computed by a function", "use a field as the discriminator")
         required = [found["discriminator"]["propertyName"]]
         return {"anyOf": [{"allOf": [branch], "required": required} for branch in found["oneOf"]]}
+
+    def is_subclass_schema(self, schema: core_schema.IsSubclassSchema) -> JsonSchemaValue:
+        """Refuse: pydantic would describe it as anything."""
+        raise _refused("a class as a value (type[...])", "use Literal or an Enum of names")
 
     def complex_schema(self, schema: core_schema.ComplexSchema) -> JsonSchemaValue:
         """Refuse."""

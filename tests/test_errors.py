@@ -54,6 +54,8 @@ EXAMPLES: dict[str, errors.StructgenError] = {
     "LimitError": errors.LimitError("too many states; raise the limit", "states", 10_000),
     "TokenRejectedError": errors.TokenRejectedError(7, "token 7 is not legal here"),
     "BudgetError": errors.BudgetError(3, 12),
+    "OutputError": errors.OutputError('{"a": 1}', "the validator of A refused it"),
+    "BatchError": errors.BatchError(("fine", errors.OptionError("the prompt is empty"), errors.BudgetError(3, 12))),
     "NoLegalTokenError": errors.NoLegalTokenError("s1", "logit_bias forbids all of them"),
 }
 

@@ -35,18 +35,26 @@ def encode_prompt(tokenizer: Any, prompt: Prompt) -> list[int]:
     Raises:
         OptionError: the prompt is empty, is none of the three forms, or does not suit the template.
     """
-    if isinstance(prompt, Raw):
-        token_ids = _encode_raw(tokenizer, prompt.text)
-    elif isinstance(prompt, str):
-        if getattr(tokenizer, "chat_template", None):
-            token_ids = _encode_chat(tokenizer, [{"role": "user", "content": prompt}])
-        else:
-            token_ids = _encode_raw(tokenizer, prompt)
-    else:
-        token_ids = _encode_chat(tokenizer, _checked_messages(tokenizer, prompt))
+    try:
+        token_ids = _encoded(tokenizer, prompt)
+    except TypeError as error:
+        if "TextEncodeInput" not in str(error):
+            raise
+        # The tokenizers library takes no string that UTF-8 cannot write, and calls that a wrong type.
+        raise OptionError("the prompt holds a lone surrogate, which is no text; remove it") from error
     if not token_ids:
         raise OptionError("the prompt is empty: the model needs at least one token to start from")
     return token_ids
+
+
+def _encoded(tokenizer: Any, prompt: Prompt) -> list[int]:
+    if isinstance(prompt, Raw):
+        return _encode_raw(tokenizer, prompt.text)
+    if isinstance(prompt, str):
+        if getattr(tokenizer, "chat_template", None):
+            return _encode_chat(tokenizer, [{"role": "user", "content": prompt}])
+        return _encode_raw(tokenizer, prompt)
+    return _encode_chat(tokenizer, _checked_messages(tokenizer, prompt))
 
 
 def _encode_raw(tokenizer: Any, text: str) -> list[int]:

@@ -113,7 +113,7 @@ def _apply_triton_(logits: torch.Tensor, mask: torch.Tensor) -> None:
     grid = (num_rows, -(-num_columns // _TRITON_BLOCK))
     mask_row_stride = mask.stride(0) if mask.shape[0] > 1 else 0
     # Triton launches on the current device; `torch.device` as a context only says where new tensors go.
-    with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
+    with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]  # torch has no types there
         apply_mask_kernel[grid](
             logits,
             mask,

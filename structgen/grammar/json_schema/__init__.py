@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import sys
 
-from structgen.errors import LimitError
+from structgen.errors import LimitError, UnsupportedSchemaError
 from structgen.grammar import ir
 from structgen.grammar.json_schema.document import Document, JsonValue, SchemaSource, parse_schema, schema_text
 from structgen.grammar.json_schema.emit import Emitter, PropertyOrder
 from structgen.grammar.json_schema.layout import Style
 from structgen.grammar.json_schema.prune import prune
-from structgen.grammar.json_schema.solver import Solver
+from structgen.grammar.json_schema.solver import SelfReferenceError, Solver
 
 __all__ = ["JsonValue", "PropertyOrder", "SchemaSource", "Style", "lower_schema", "schema_text"]
 
@@ -45,6 +45,9 @@ def lower_schema(
     try:
         emitter = Emitter(Solver(Document(parse_schema(schema)), closed=closed), property_order)
         return prune(emitter.grammar(whitespace), emitter.empty_at)
+    except SelfReferenceError as error:
+        # The class is how the parts in here tell this refusal from others; outside it is one like them.
+        raise UnsupportedSchemaError(error.pointer, error.keyword, error.reason) from None
     except RecursionError:
         depth = sys.getrecursionlimit()
         raise LimitError("the schema is nested too deeply; move parts of it into $defs", "depth", depth) from None

@@ -7,16 +7,23 @@ are refused by name.
 from __future__ import annotations
 
 import json
+import math
+import re
+import sys
 from collections.abc import Mapping
 from urllib.parse import quote, unquote
 
-from structgen.errors import GrammarSyntaxError, UnsupportedSchemaError
+from structgen.errors import GrammarSyntaxError, LimitError, OptionError, UnsupportedSchemaError
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
 Schema = bool | dict[str, JsonValue]
 SchemaSource = Mapping[str, JsonValue] | bool | str
 """A schema as data, or as JSON text."""
 
+MAX_INTEGER_DIGITS = 1_000
+"""Most digits of an integer in a schema; Python itself reads no integer of over 4,300."""
+
+_INDEX = re.compile("0|[1-9][0-9]{0,8}")
 _DIALECTS = (
     "json-schema.org/draft/2020-12/schema",
     "json-schema.org/draft/2019-09/schema",
@@ -31,6 +38,8 @@ def schema_text(source: SchemaSource) -> str:
     Raises:
         GrammarSyntaxError: the text is no JSON, or the data is nothing that JSON can say.
         UnsupportedSchemaError: it is JSON, but no schema.
+        LimitError: it is nested too deeply, or holds an integer of very many digits.
+        OptionError: it is neither data nor text.
     """
     return json.dumps(parse_schema(source), ensure_ascii=False)
 
@@ -41,18 +50,70 @@ def parse_schema(source: SchemaSource) -> Schema:
     Raises:
         GrammarSyntaxError: the text is no JSON, or the data is nothing that JSON can say.
         UnsupportedSchemaError: it is JSON, but no schema.
+        LimitError: it is nested too deeply, or holds an integer of very many digits.
+        OptionError: it is neither data nor text.
     """
+    if not isinstance(source, Mapping | bool | str):
+        raise OptionError(f"a schema is a dict, a boolean or JSON text, not {type(source).__name__}")
     try:
         data = dict(source) if isinstance(source, Mapping) else source
-        text = data if isinstance(data, str) else json.dumps(data)
-        parsed = json.loads(text)
+        parsed = json.loads(
+            data if isinstance(data, str) else json.dumps(data),
+            object_pairs_hook=_object,
+            parse_int=_integer,
+        )
+        text = json.dumps(parsed, ensure_ascii=False)
     except json.JSONDecodeError as error:
         raise GrammarSyntaxError(f"the schema is not JSON: {error.msg}", error.lineno, error.colno) from None
     except (TypeError, ValueError) as error:
-        raise GrammarSyntaxError(f"the schema holds what JSON cannot say: {error}") from None
+        # Python's own message about long integers tells to change a setting of the interpreter.
+        reason = f"an integer of over {MAX_INTEGER_DIGITS} digits" if "digits" in str(error) else str(error)
+        raise GrammarSyntaxError(f"the schema holds what JSON cannot say: {reason}") from None
+    except RecursionError:
+        depth = sys.getrecursionlimit()
+        raise LimitError("the schema is nested too deeply; move parts of it into $defs", "depth", depth) from None
     if not isinstance(parsed, bool | dict):
         raise UnsupportedSchemaError("#", "schema", f"must be an object or a boolean, not {type(parsed).__name__}")
+    if not _is_text(text):
+        _refuse_surrogates(parsed)
     return parsed
+
+
+def _object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise GrammarSyntaxError(f"the schema has the key {twice!r} twice in one object; remove one of them")
+    return found
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MAX_INTEGER_DIGITS:
+        raise LimitError(
+            f"the schema holds an integer of over {MAX_INTEGER_DIGITS} digits; use a smaller one", "digits", len(digits)
+        )
+    return int(digits)
+
+
+def _is_text(text: str) -> bool:
+    """Tell whether a string can be written in UTF-8."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def _refuse_surrogates(root: JsonValue) -> None:
+    """Raise UnsupportedSchemaError where a key or a string of the schema is no text."""
+    waiting: list[tuple[JsonValue, str, str]] = [(root, "#", "schema")]
+    while waiting:
+        value, pointer, keyword = waiting.pop()
+        if isinstance(value, str) and not _is_text(value):
+            raise UnsupportedSchemaError(pointer, keyword, f"holds a lone surrogate, which no text can hold: {value!r}")
+        if isinstance(value, list):
+            waiting += [(item, pointer, keyword) for item in value]
+        elif isinstance(value, dict):
+            inside = pointer if value is root else child(pointer, keyword)
+            waiting += [(key, inside if value is root else pointer, keyword) for key in value]
+            waiting += [(item, inside, key) for key, item in value.items() if _is_text(key)]
 
 
 class Document:
@@ -93,7 +154,7 @@ class Document:
             key = unescape(part)
             if isinstance(at, dict) and key in at:
                 at = at[key]
-            elif isinstance(at, list) and key.isdecimal() and int(key) < len(at):
+            elif isinstance(at, list) and _INDEX.fullmatch(key) and int(key) < len(at):
                 at = at[int(key)]
             else:
                 raise UnsupportedSchemaError(pointer, "$ref", "points to nothing in this document")
@@ -166,9 +227,12 @@ class Reader:
         value = self.schema.get(keyword)
         if value is None and keyword not in self.schema:
             return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 0:
+        # 1.0 and 1e2 are integers in the standard; 1e999 reads as infinity, which int() does not take.
+        if isinstance(value, float) and math.isfinite(value) and value == int(value):
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise self.refuse(keyword, "must be a non-negative integer")
-        return int(value)
+        return value
 
     def number(self, keyword: str) -> int | float | None:
         """Return a number, None where the keyword is missing."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from structgen.errors import LimitError
 from structgen.grammar import ir
 from structgen.grammar.json_schema.arrays import ArrayShape
 from structgen.grammar.json_schema.layout import Layout, choose, join, optional
@@ -13,6 +14,8 @@ from structgen.grammar.json_schema.rules import Rules
 from structgen.grammar.json_schema.terms import InexactError, Terms, both
 
 MAX_UNIQUE = 8
+MAX_CONTAINS = 256
+"""Most items that minContains asks for: each is written out, and compiling takes time in the square of them."""
 _MAX_CONTAINS_POSITIONS = 32
 
 
@@ -67,6 +70,8 @@ def _containing(rules: Rules, shape: ArrayShape, contains: tuple[Terms, int], la
     if count > 1:
         if shape.prefix or shape.low > count or shape.high is not None:
             raise InexactError("minContains", "above 1 cannot stand beside prefixItems, minItems or maxItems here")
+        if count > MAX_CONTAINS:
+            raise LimitError(f"minContains is supported up to {MAX_CONTAINS}; use a smaller one", "minContains", count)
         return _anywhere(rules, plain, wanted, count, layout)
     settled = max(len(shape.prefix), shape.low)
     if shape.high is not None:

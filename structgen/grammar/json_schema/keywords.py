@@ -48,7 +48,7 @@ KEYWORDS: dict[str, Keyword] = {
     "minItems": Keyword("exact", "counted, not unrolled"),
     "maxItems": Keyword("exact", "counted, not unrolled"),
     "contains": Keyword("partly", "once per array; with maxItems up to 32"),
-    "minContains": Keyword("partly", "0 and 1; more where no other keyword bounds the array"),
+    "minContains": Keyword("partly", "0 and 1; up to 256 where no other keyword bounds the array"),
     "uniqueItems": Keyword("partly", "items out of at most 8 values"),
     "properties": Keyword("exact", "in declared order, or in any order on request"),
     "required": Keyword("exact", "names without a schema follow the declared ones"),

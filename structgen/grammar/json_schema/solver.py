@@ -21,7 +21,7 @@ from structgen.grammar.json_schema.shapes import ANY, NONE, Values, beside, unio
 from structgen.grammar.json_schema.terms import ANYTHING, NOTHING, InexactError, Term, Terms
 
 
-class _SelfReferenceError(UnsupportedSchemaError):
+class SelfReferenceError(UnsupportedSchemaError):
     """A subschema is needed to resolve itself."""
 
 
@@ -69,7 +69,7 @@ class Solver:
             return False
         try:
             values = self.values(terms)
-        except _SelfReferenceError:
+        except SelfReferenceError:
             return False
         return self._no_values(values, above | {terms})
 
@@ -90,7 +90,7 @@ class Solver:
         if term in self._known:
             return self._known[term]
         if term in self._pending:
-            raise _SelfReferenceError(
+            raise SelfReferenceError(
                 term.pointer, "$ref", "leads back to itself without an array or object between; nothing is defined"
             )
         self._pending.add(term)

@@ -24,6 +24,7 @@ MAX_INSTANCES = 2_000  # a template that uses itself with ever longer arguments 
 MAX_ALTERNATIVES = 1_000  # Lark writes out every optional part (4,000 take it 0.7 s); above, its loader alone checks
 
 _DECLARE = re.compile(r"^[ \t]*%declare\b[ \t]*([^\n]*)", re.MULTILINE)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _POSITION = re.compile(r",? (?:at|in) line (\d+),? column (\d+)")
 
 RuleTree = Tree[Any]
@@ -49,6 +50,12 @@ class Reading:
 
 def read_grammar(text: str, start: str) -> Reading:
     """Read and check a grammar; raise GrammarSyntaxError wherever Lark refuses it."""
+    surrogate = _SURROGATE.search(text)
+    if surrogate is not None:
+        raise GrammarSyntaxError(
+            f"Lark grammar: {surrogate[0]!r} is a lone surrogate, which is no text; remove it",
+            *_line_column(text, surrogate.start()),
+        )
     _refuse_declare(text)
     try:
         loaded, _ = _loader.load_grammar(text, "<string>", [], global_keep_all_tokens=False)
@@ -173,6 +180,9 @@ def _message(error: Exception) -> str:
     if fault is not None:
         return f"regular expression '{pattern}': {fault}"
     message = str(error.args[0] if error.args else "").split("\n\n")[0].strip(" :\n")
+    if isinstance(error, ValueError) and "digits" in message:
+        # Python's own sentence tells to change a setting of the interpreter.
+        return "a count after ~ has too many digits"
     if not message:
         return f"Lark's loader stops with {type(error).__name__}"
     terminals = ", ".join(argument.user_repr() for argument in error.args[1:] if isinstance(argument, TerminalDef))

@@ -20,6 +20,9 @@ Dialect = Literal["python", "ecma"]
 MAX_NESTING = 60
 """Deepest nesting of groups that is read."""
 
+MAX_COUNT_DIGITS = 18
+"""Most digits of a count in braces."""
+
 _FLAG_LETTERS = {"i": re.I, "m": re.M, "s": re.S, "x": re.X, "a": re.A, "u": re.U}
 _KNOWN_FLAGS = re.A | re.I | re.M | re.S | re.X | re.U
 _COUNTS = re.compile(r"\{([0-9]*)(?:(,)([0-9]*))?\}")
@@ -137,6 +140,8 @@ class _Parser(AtomReader):
                 found.start(),
             )
         self.position = found.end()
+        if max(len(bound.lstrip("0")) for bound in (lowest, highest or "")) > MAX_COUNT_DIGITS:
+            raise self.error(f"{found[0][:16]}...: a count has at most {MAX_COUNT_DIGITS} digits", found.start())
         low = int(lowest or 0)
         high = int(highest) if highest else None if comma else low
         if high is not None and high < low:
