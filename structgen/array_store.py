@@ -82,7 +82,7 @@ class ArrayStore:
         self._num_bytes = 0
 
     def read(self, key: str, layout: Mapping[str, ArrayLayout]) -> Arrays | None:
-        """Return the arrays that were written for a key, None if there are none that can be used.
+        """Return the arrays that were written for a key, read-only, None if there are none that can be used.
 
         Args:
             key: what they are for.
@@ -183,10 +183,12 @@ def _our_files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def _read_array(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
-    """Read one array of an archive: the whole member, because only then is its checksum compared."""
-    data = io.BytesIO(archive.read(f"{name}.npy"))
-    array: npt.NDArray[Any] = np.lib.format.read_array(data, allow_pickle=False)
-    return array
+    """Return one array of an archive, read-only; the whole member is read, as only then is its checksum compared."""
+    data = archive.read(f"{name}.npy")
+    header = io.BytesIO(data)
+    np.lib.format.read_magic(header)
+    shape, _, dtype = np.lib.format.read_array_header_1_0(header)
+    return np.frombuffer(data, dtype, offset=header.tell()).reshape(shape)
 
 
 def _write_whole(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> int:

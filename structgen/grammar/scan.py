@@ -145,7 +145,6 @@ class VocabularyScans:
         if arrays is None:
             return None
         scan = DfaScan(**arrays)
-        scan.row.setflags(write=False)
         fits = len(scan.group_start) == len(scan.ends) + 1 and scan.group_start[-1] == len(scan.nodes)
         return scan if fits and scan.exit_start[-1] == len(scan.exits) else None
 

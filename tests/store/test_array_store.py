@@ -48,7 +48,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     found = store_in(folder).read("key", LAYOUT)
     assert is_whole(found)
     assert found is not None
-    assert all(array.flags.c_contiguous for array in found.values())
+    assert all(array.flags.c_contiguous and not array.flags.writeable for array in found.values())
     only_file(folder)  # and nothing beside it
 
 
