@@ -74,7 +74,7 @@ def first_masks(vocabulary: sg.Vocabulary) -> list[float]:
 
 
 def ready(vocabulary: sg.Vocabulary) -> list[float]:
-    """Return milliseconds from the schema to what a first step needs: the finishing cost, and a mask within a budget."""
+    """Return milliseconds from the schema to what a first step needs: its finishing cost, and a mask in a budget."""
 
     def prepare(declared: sg.JsonSchema) -> None:
         state = sg.compile(declared, vocabulary, cache=None).start()
