@@ -132,7 +132,7 @@ class Generator(Generic[T]):
             from structgen.grammar.compile import shared_cache
 
             self._num_kept_rows = num_rows
-            shared_cache().store(self._declaration.grammar, self._automaton, Limits())
+            shared_cache().store(self._declaration.grammar, self._automaton, _limits_of(self._declaration))
 
     def _budget(self, max_tokens: int | None, num_prompt_tokens: int, needed: int) -> int:
         """Return what the call may use: what was asked for, cut to what the context has left.
@@ -227,8 +227,18 @@ class GeneratorPool:
         declaration = lower(output_type, whitespace=whitespace, property_order=property_order)
         if policy is not None:
             declaration = replace(declaration, grammar=apply_policy(declaration.grammar, policy)[0])
-        automaton, outcome = shared_cache().compile(declaration.grammar, self._runtime.vocabulary, Limits())
+        limits = _limits_of(declaration)
+        automaton, outcome = shared_cache().compile(declaration.grammar, self._runtime.vocabulary, limits)
         return Generator(self._runtime, declaration, automaton, "miss" if outcome is CacheOutcome.MISS else "hit")
+
+
+def _limits_of(declaration: Declaration[Any]) -> Limits:
+    """Return the limits under which whatever is written can also be read."""
+    from structgen.grammar.normalise import depth_within
+
+    if declaration.max_nesting is None:
+        return Limits()
+    return Limits(depth=min(Limits().depth, depth_within(declaration.grammar, declaration.max_nesting)))
 
 
 def identity(output_type: object) -> Hashable:

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# pydantic reads JSON down to 200 levels, Python's json down to the interpreter's recursion limit (1,000 by default, and
+# the caller has used some of it).
+_PYDANTIC_NESTING = 190
+_JSON_NESTING = 600
+
 
 @dataclass(frozen=True, slots=True)
 class Declaration(Generic[T]):
@@ -33,12 +38,14 @@ class Declaration(Generic[T]):
         parse: text of the grammar -> value.
         schema: JSON text of the schema that the grammar came from, None where there is none.
         name: what to call it in messages and prompts.
+        max_nesting: how deep `parse` reads JSON, None where it does not matter.
     """
 
     grammar: ir.Grammar
     parse: Callable[[str], T]
     schema: str | None
     name: str
+    max_nesting: int | None = None
 
 
 @overload
@@ -87,7 +94,7 @@ def lower(
         case JsonSchema(text=text, whitespace=own):
             chosen = _style(style if own is Whitespace.AUTO else own)
             grammar = lower_schema(text, whitespace=chosen, property_order=property_order)
-            return Declaration(grammar, _read_json, text, "JSON")
+            return Declaration(grammar, _read_json, text, "JSON", _JSON_NESTING)
         case Choice():
             return _lower_choice(output_type)
         case Regex(pattern=pattern):
@@ -133,7 +140,7 @@ def _lower_type(output_type: object, style: Style, property_order: PropertyOrder
                 text, f"the text fits the schema, but the own validator of {name} refused it: {reason}"
             ) from error
 
-    return Declaration(grammar, read, json.dumps(schema, ensure_ascii=False), name)
+    return Declaration(grammar, read, json.dumps(schema, ensure_ascii=False), name, _PYDANTIC_NESTING)
 
 
 def _one_line(found: ErrorDetails) -> str:

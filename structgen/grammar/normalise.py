@@ -16,7 +16,7 @@ from itertools import product
 from structgen.errors import LimitError, UnsatisfiableError
 from structgen.grammar import dfa as dfas
 from structgen.grammar.dfa import Dfa
-from structgen.grammar.ir import Choice, Expr, Grammar, Lexeme, Literal, Reference, Repeat, Sequence
+from structgen.grammar.ir import Choice, Expr, Grammar, Lexeme, Literal, Reference, Repeat, Sequence, walk
 from structgen.grammar.terminal import Terminal, build_terminal
 
 Symbols = tuple[int, ...]
@@ -313,7 +313,7 @@ class _Builder:
             case Choice(options=options):
                 return self.lower_choice(options)
             case Sequence():
-                return self.lower_sequence(_merged(expr))
+                return self.lower_sequence(merged_items(expr))
             case Repeat():
                 return self.lower_repeat(expr)
 
@@ -358,7 +358,7 @@ class _Builder:
             return []
         if separator is not None and (self.is_nullable(expr.item) or self.is_nullable(separator)):
             more = Repeat(Sequence((separator, expr.item)), max(low - 1, 0), None if high is None else high - 1)
-            return self.lower_sequence(_merged(Sequence((expr.item, more))))
+            return self.lower_sequence(merged_items(Sequence((expr.item, more))))
         if self.is_nullable(expr.item):
             low = 0
         low = max(low, 1)
@@ -376,7 +376,22 @@ class _Builder:
         return [(~self.shared[key],)]
 
 
-def _merged(sequence: Sequence) -> tuple[Expr, ...]:
+def depth_within(grammar: Grammar, num_levels: int) -> int:
+    """Return the depth limit under which no JSON text of the grammar is nested more than num_levels deep.
+
+    A frame of the parser's stack is one terminal, and the longest run of brackets that one literal opens says how many
+    levels that may be.
+    """
+    most = 1
+    for body in grammar.rules.values():
+        for expr in walk(body):
+            parts = merged_items(expr) if isinstance(expr, Sequence) else (expr,)
+            literals = [part.text for part in parts if isinstance(part, Literal)]
+            most = max([most, *(text.count(b"{") + text.count(b"[") for text in literals)])
+    return max(1, num_levels // most)
+
+
+def merged_items(sequence: Sequence) -> tuple[Expr, ...]:
     """Return the items of nested sequences, neighbouring literals made one."""
     flat: list[Expr] = []
     stack: list[Expr] = [sequence]
