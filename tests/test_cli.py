@@ -46,6 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "legs.json").write_text(json.dumps(SCHEMA))
     (path / "bad.json").write_text(json.dumps({"type": "string", "maxLenght": 3}))
     (path / "go.lark").write_text('start: "go " ("left" | "right")')
+    (path / "endless.lark").write_text('start: "go " start')
     (path / "pets.py").write_text("from typing import Literal\n\nPet = Literal['cat', 'dog']\n")
     return path
 
@@ -83,7 +84,7 @@ def test_check(folder: Path) -> None:
     """An exact declaration ends with 0; one that is refused with 1 and a line that says where and why."""
     good = run("check", "--schema", "legs.json", folder=folder)
     assert (good.returncode, good.stderr) == (0, "")
-    assert "exact" in good.stdout
+    assert good.stdout == "exact: every text that is generated fits the declaration\n"
     bad = run("check", "--schema", "bad.json", folder=folder)
     assert (bad.returncode, bad.stdout) == (1, "")
     assert "maxLenght" in bad.stderr
@@ -102,6 +103,7 @@ def test_check(folder: Path) -> None:
         (("generate",), 2, "Missing argument"),
         (("destroy",), 2, "No such command"),
         (("check", "--regex", "(a"), 1, "column"),
+        (("check", "--lark", "endless.lark"), 1, "no text fits"),
     ],
 )
 def test_mistakes(folder: Path, arguments: tuple[str, ...], code: int, message: str) -> None:

@@ -35,8 +35,14 @@ from json_oracle import sample
 from oracle.recognise import accepts
 from structgen.config import Whitespace
 from structgen.declarations import Choice, JsonSchema, Lark, Regex
-from structgen.errors import GrammarSyntaxError, OptionError, UnsupportedSchemaError, UnsupportedTypeError
-from structgen.output_type import lower
+from structgen.errors import (
+    GrammarSyntaxError,
+    OptionError,
+    OutputError,
+    UnsupportedSchemaError,
+    UnsupportedTypeError,
+)
+from structgen.output_type import _lark_parser, lower
 
 
 class Colour(enum.Enum):
@@ -327,3 +333,13 @@ def test_our_schema_is_no_wider_than_pydantic() -> None:
     theirs = TypeAdapter(Owner).json_schema()
     assert ours["$defs"]["Dog"] == theirs["$defs"]["Dog"]
     assert ours["required"] == theirs["required"]
+
+
+def test_lark_reads_a_text_as_the_lexer_says() -> None:
+    """The tree is that of the lexer that was declared: contextual keeps NAME and a keyword apart, dynamic does not."""
+    grammar = 'start: a | b\na: "if"\nb: NAME\nNAME: /[a-z]+/'
+    assert _lark_parser(Lark(grammar, parse=True, lexer="contextual"))("if").children[0].data == "a"
+    texts = "start: A B\nA: /a+/\nB: /a+b/"
+    assert _lark_parser(Lark(texts, parse=True))("aab").children == ["a", "ab"]
+    with pytest.raises(OutputError):
+        _lark_parser(Lark(texts, parse=True, lexer="contextual"))("aab")

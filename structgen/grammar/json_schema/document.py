@@ -109,7 +109,9 @@ def _refuse_surrogates(root: JsonValue) -> None:
         if isinstance(value, str) and not _is_text(value):
             raise UnsupportedSchemaError(pointer, keyword, f"holds a lone surrogate, which no text can hold: {value!r}")
         if isinstance(value, list):
-            waiting += [(item, pointer, keyword) for item in value]
+            inside = child(pointer, keyword)
+            for index, item in enumerate(value):
+                waiting.append((item, pointer, keyword) if isinstance(item, str) else (item, inside, str(index)))
         elif isinstance(value, dict):
             inside = pointer if value is root else child(pointer, keyword)
             waiting += [(key, inside if value is root else pointer, keyword) for key in value]

@@ -1,0 +1,46 @@
+"""What mypy sees of the face: each way to declare has its value's type, and a misspelt option is an error."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from mypy import api
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = """
+from typing import Literal
+import structgen as sg
+
+class A: ...
+
+def use(m: sg.Model) -> None:
+    reveal_type(m.generate(A, "x", seed=1))  # A
+    reveal_type(m.generate(int | None, "x"))  # int | None
+    reveal_type(m.generate(Literal["a"], "x", policy=None))  # Literal['a']
+    reveal_type(m.generate(sg.Choice([1, 2]), "x"))  # int
+    reveal_type(m.generate(sg.Regex("a"), "x"))  # Any
+    reveal_type(m.run(list[A], "x", whitespace="any").value)  # list[A]
+    reveal_type(m.generate_batch(A, ["x"], max_tokens=9))  # list[A]
+    reveal_type(m.generator(A, property_order="any")("x"))  # A
+    m.generate(A, "x", sede=1)  # error
+    m.generate(A, "x", seed="1")  # error
+    m.generator(A, seed=1)  # error
+    m.run(A, "x", max_tokns=1)  # error
+    m.generate_batch(A, ["x"], property_order="sorted")  # error
+    m.run_batch([(A, "x")], sede=1)  # error
+"""
+
+
+def test_types_and_options_of_the_face(tmp_path: Path) -> None:
+    """Each line of the source gives what its comment says."""
+    file = tmp_path / "use.py"
+    file.write_text(SOURCE)
+    out, _, _ = api.run(["--config-file", str(ROOT / "pyproject.toml"), "--strict", "--no-pretty", str(file)])
+    seen: dict[int, set[str]] = {}
+    for line, kind, text in re.findall(r"use\.py:(\d+): (error|note): (.*)", out):
+        found = re.match(r'Revealed type is "(.*)"', text)
+        if kind == "error" or found:
+            seen.setdefault(int(line), set()).add(kind if found is None else found[1].replace("use.", ""))
+    wanted = {number: {line.split("# ")[1]} for number, line in enumerate(SOURCE.splitlines(), 1) if "# " in line}
+    assert seen == wanted, out
