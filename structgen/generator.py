@@ -187,7 +187,8 @@ class GeneratorPool:
         """Return the generator of a type and its options, made now if it is not there."""
         if policy is not None and not isinstance(policy, Policy):
             raise OptionError(f"policy must be a Policy or None, not {type(policy).__name__}")
-        key = (identity(output_type), whitespace, property_order, policy)
+        # As text, so that a value of any type gets as far as `lower`, which says what it may be.
+        key = (identity(output_type), whitespace, str(property_order), policy)
         with self._lock:
             generator = self._known(key)
             if generator is not None:

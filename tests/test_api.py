@@ -330,6 +330,8 @@ def test_policy(model: sg.Model) -> None:
         ({"whitespace": "auto"}, "'auto' is not there yet"),
         ({"policy": 16}, "policy must be a Policy"),
         ({"property_order": "sorted"}, "property_order"),
+        ({"property_order": ["any"]}, "property_order"),
+        ({"whitespace": ["any"]}, "compact"),
     ],
 )
 def test_bad_options(model: sg.Model, options: dict[str, Any], message: str) -> None:

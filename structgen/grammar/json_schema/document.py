@@ -10,6 +10,7 @@ import json
 import math
 import re
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from urllib.parse import quote, unquote
 
@@ -82,8 +83,7 @@ def parse_schema(source: SchemaSource) -> Schema:
 def _object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
         raise GrammarSyntaxError(f"the schema has the key {twice!r} twice in one object; remove one of them")
     return found
 
@@ -98,7 +98,11 @@ def _integer(digits: str) -> int:
 
 def _is_text(text: str) -> bool:
     """Tell whether a string can be written in UTF-8."""
-    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _refuse_surrogates(root: JsonValue) -> None:
