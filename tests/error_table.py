@@ -24,7 +24,7 @@ CASES = (
     Case('sg.check(schema({"$ref": "#"}))', "UnsupportedSchemaError", "leads back to itself"),
     Case('sg.check(schema({"required": ["\\ud800"]}))', "UnsupportedSchemaError", "surrogate"),
     Case('sg.check(schema("{"))', "GrammarSyntaxError", "line 1"),
-    Case("sg.check(schema('{\"type\": \"null\", \"type\": \"string\"}'))", "GrammarSyntaxError", "'type' twice"),
+    Case('sg.check(schema(\'{"type": "null", "type": "string"}\'))', "GrammarSyntaxError", "'type' twice"),
     Case('sg.check(sg.Regex(r"(a)\\1"))', "GrammarSyntaxError", "column"),
     Case('sg.check(sg.Lark("start: missing"))', "GrammarSyntaxError", "missing"),
     Case('sg.check(schema({"type": "integer", "minimum": 3, "maximum": 2}))', "UnsatisfiableError", "#"),
