@@ -8,8 +8,9 @@ from structgen.config import Limits
 from structgen.errors import UnsatisfiableError, VocabularyError
 from structgen.grammar.core import AutomatonCore
 from structgen.grammar.ir import Grammar
-from structgen.grammar.normalise import Deadline, Productions, normalise
+from structgen.grammar.normalise import Deadline, normalise
 from structgen.grammar.parser import Parser
+from structgen.grammar.productions import Productions
 from structgen.grammar.scan import VocabularyScans
 from structgen.grammar.spelling import Spelling
 from structgen.grammar.token_automaton import TokenAutomaton

@@ -17,8 +17,8 @@ from functools import reduce
 
 from structgen.errors import VocabularyError
 from structgen.grammar.border import BorderCosts
-from structgen.grammar.normalise import Symbols
 from structgen.grammar.parser import Entry, Parser
+from structgen.grammar.productions import Symbols
 from structgen.grammar.scan import INFINITE, VocabularyScans
 from structgen.grammar.spelling import Spelling
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from structgen.grammar.normalise import Productions, Symbols
+from structgen.grammar.productions import Productions, Symbols
 
 Item = tuple[int, int]
 """(production, number of symbols already seen)."""

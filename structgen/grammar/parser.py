@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from structgen.errors import LimitError
 from structgen.grammar.lr import LrTable
-from structgen.grammar.normalise import Productions
+from structgen.grammar.productions import Productions
 
 Thread = tuple[int, int, int, int]
 """(terminal, DFA state, count, stack set)."""
