@@ -15,7 +15,7 @@ def canonical_text(grammar: Grammar) -> str:
 def _text(expr: Expr) -> str:
     match expr:
         case Literal(text=text):
-            return f"'{text.hex()}'"
+            return f"={text.hex()}="  # no rule name is written like this: repr() begins with a quote
         case Lexeme(dfa=dfa, min_length=low, max_length=high, free_text=free_text):
             return f"<{dfa.digest.hex()} {low}..{'' if high is None else high}{' text' if free_text else ''}>"
         case Sequence(items=items):

@@ -72,27 +72,27 @@ class _Builder:
         self.rules: list[list[Symbols]] = []
         self.repeats: dict[int, tuple[int, int | None]] = {}
         self.rule_number: dict[str, int] = {}
+        self.waiting_rules: list[str] = []
         self.shared: dict[object, int] = {}
         self.nullable_rules: set[str] = set()
 
     def build(self) -> Productions:
-        grew = True
-        while grew:
-            fresh = {
-                name
-                for name, body in self.grammar.rules.items()
-                if name not in self.nullable_rules and self.is_nullable(body)
-            }
-            self.nullable_rules |= fresh
-            grew = bool(fresh)
+        users: dict[str, list[str]] = {name: [] for name in self.grammar.rules}
+        for name, body in self.grammar.rules.items():
+            for target in {expr.name for expr in walk(body) if isinstance(expr, Reference)}:
+                users[target].append(name)
+        todo = list(self.grammar.rules)
+        while todo:
+            name = todo.pop()
+            self.deadline.check(f"rule {name!r}")
+            if name not in self.nullable_rules and self.is_nullable(self.grammar.rules[name]):
+                self.nullable_rules.add(name)
+                todo.extend(users[name])
         start = self.nonterminal_of_rule(self.grammar.start)
-        done = 0
-        names = list(self.rule_number)
-        while done < len(names):
-            head = self.rule_number[names[done]]
-            self.rules[head] = self.lower(self.grammar.rules[names[done]])
-            done += 1
-            names = list(self.rule_number)
+        while self.waiting_rules:
+            name = self.waiting_rules.pop()
+            self.deadline.check(f"rule {name!r}")
+            self.rules[self.rule_number[name]] = self.lower(self.grammar.rules[name])
         nullable = self.grammar.start in self.nullable_rules
         return Productions(tuple(self.terminals), tuple(map(tuple, self.rules)), self.repeats, start, nullable)
 
@@ -141,6 +141,7 @@ class _Builder:
     def nonterminal_of_rule(self, name: str) -> int:
         if name not in self.rule_number:
             self.rule_number[name] = self.new_nonterminal([])
+            self.waiting_rules.append(name)
         return self.rule_number[name]
 
     def shared_nonterminal(self, alternatives: list[Symbols]) -> Symbols:

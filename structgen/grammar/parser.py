@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from structgen.errors import LimitError
 from structgen.grammar.lr import LrTable
 from structgen.grammar.productions import Productions
+from structgen.grammar.terminal import UNBOUNDED
 
 Thread = tuple[int, int, int, int]
 """(terminal, DFA state, count, stack set)."""
@@ -59,7 +60,10 @@ class Parser:
         self.max_configurations = max_configurations
         self.max_depth = max_depth
         self.window = window
-        self._windows = [window + max((n for n in t.need), default=0) for t in self.terminals]
+        # What is missing to a length decides only within the reach of a token and of the words from its states on.
+        self._windows = [
+            window + max([0, *t.need, *(most for most in t.most if most < UNBOUNDED)]) for t in self.terminals
+        ]
         self.frames: list[tuple[int, int]] = []
         self._frame_number: dict[tuple[int, int], int] = {}
         self._frame_repeat: list[tuple[int, int | None] | None] = []

@@ -77,11 +77,16 @@ def _productive(
         ]
         return len(done) == 2 and all(done) if needs_both else any(done)
 
-    grew = True
-    while grew:
-        fresh = {head for head, rhss in enumerate(rules) if head not in productive and is_productive(head, rhss)}
-        productive |= fresh
-        grew = bool(fresh)
+    users: list[list[int]] = [[] for _ in rules]
+    for head, alternatives in enumerate(rules):
+        for symbol in {s for rhs in alternatives for s in rhs if s < 0}:
+            users[~symbol].append(head)
+    todo = list(range(len(rules)))
+    while todo:
+        head = todo.pop()
+        if head not in productive and is_productive(head, rules[head]):
+            productive.add(head)
+            todo.extend(users[head])
     return productive
 
 

@@ -100,18 +100,17 @@ class RowBuilder:
         deep = _Deep(self, configuration, cut)
         mask = self.scans.new_row()
         stays: list[Stays] = []
-        waiting: dict[Thread, list[Ints]] = {}
+        waiting = _Waiting(self._walker)
         for thread in self.parser.configurations[configuration][0]:
             shape = self.parser.terminals[thread[0]]
             if shape.num_bytes[thread[1]] < _WIDE_NUM_BYTES:
-                waiting[thread] = [self._walker.whole]
+                waiting.add(thread, self._walker.whole)
             else:
                 scan = self.scans.scan(shape.dfa, thread[1])
                 stays.append(self._add_scan(mask, thread, scan, deep.cut_of(thread)))
                 self._follow_scan(waiting, thread, scan)
-        while waiting:
-            thread = next(iter(waiting))
-            parts = np.concatenate(waiting.pop(thread))
+        while (step := waiting.next()) is not None:
+            thread, parts = step
             stays.append(self._add_walk(mask, waiting, thread, parts, deep.cut_of(thread)))
         return Row(mask, tuple(stays))
 
@@ -154,7 +153,7 @@ class RowBuilder:
         scan.add_to(mask, keep, self.scans.trie)
         return Stays(terminal, stack, ends)
 
-    def _follow_scan(self, waiting: dict[Thread, list[Ints]], thread: Thread, scan: DfaScan) -> None:
+    def _follow_scan(self, waiting: _Waiting, thread: Thread, scan: DfaScan) -> None:
         """Let what follows the terminal go on below the nodes at which its word may end."""
         terminal, _, count, stack = thread
         shape = self.parser.terminals[terminal]
@@ -165,11 +164,9 @@ class RowBuilder:
             nodes = exits[_word_may_end(shape, count, exits[:, 1]), 0]
             if len(nodes):
                 parts = np.column_stack([nodes, self.scans.trie.subtree_end[nodes]])
-                waiting.setdefault(follower, []).append(parts)
+                waiting.add(follower, parts)
 
-    def _add_walk(
-        self, mask: Ints, waiting: dict[Thread, list[Ints]], thread: Thread, parts: Ints, cut: Cut | None
-    ) -> Stays:
+    def _add_walk(self, mask: Ints, waiting: _Waiting, thread: Thread, parts: Ints, cut: Cut | None) -> Stays:
         """Walk a thread over parts of the trie; what follows its terminal waits for its turn."""
         terminal, state, count, stack = thread
         walk = self._walker.walk(self.parser.terminals[terminal].counted_dfa, state, count, parts)
@@ -182,8 +179,41 @@ class RowBuilder:
         if len(walk.exits):
             below = np.column_stack([walk.exits[:, 0] + 1, self.scans.trie.subtree_end[walk.exits[:, 0]]])
             for follower in self.parser.after(stack)[0]:
-                waiting.setdefault(follower, []).append(below)
+                waiting.add(follower, below)
         return Stays(terminal, stack, ends)
+
+
+class _Waiting:
+    """Threads that wait to be walked over parts of the trie, each part once.
+
+    A word may end at a node and again below it, so parts of one thread can lie inside each other; they are handed
+    out in layers of parts that are apart. What a thread has walked it need not walk again: where words follow each
+    other for ever, that is what ends the search.
+    """
+
+    def __init__(self, walker: trie_walk.TrieWalker) -> None:
+        self._walker = walker
+        self._waiting: dict[Thread, list[Ints]] = {}
+        self._done: dict[Thread, npt.NDArray[np.int64]] = {}
+        self._layers: list[tuple[Thread, Ints]] = []
+
+    def add(self, thread: Thread, parts: Ints) -> None:
+        """Let a thread walk over parts (first node, node after the last)."""
+        self._waiting.setdefault(thread, []).append(parts)
+
+    def next(self) -> tuple[Thread, Ints] | None:
+        """Return a thread and parts that are apart from each other, None when nothing waits."""
+        while not self._layers and self._waiting:
+            thread = next(iter(self._waiting))
+            parts = np.concatenate(self._waiting.pop(thread))
+            codes = np.unique(parts[:, 0].astype(np.int64) << 32 | parts[:, 1])
+            done = self._done.get(thread)
+            if done is not None:
+                codes = np.setdiff1d(codes, done, assume_unique=True)
+            self._done[thread] = codes if done is None else np.union1d(done, codes)
+            fresh = np.column_stack([codes >> 32, codes & 0xFFFFFFFF]).astype(np.int32)
+            self._layers = [(thread, layer) for layer in self._walker.layers(fresh)]
+        return self._layers.pop() if self._layers else None
 
 
 class _Deep:

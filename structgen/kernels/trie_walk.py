@@ -72,11 +72,16 @@ class TrieWalker:
             state: where to start.
             count: ticks so far.
             parts: (n, 2) int32, rows (first node, node after the last): siblings with their subtrees, apart from
-                each other.
+                each other (see layers): the scratch memory has room for each node once.
+
+        Raises:
+            ValueError: the parts hold more nodes than the trie has.
         """
         from structgen.kernels._numba import trie_walk as compiled
 
         trie = self.trie
+        if int((parts[:, 1] - parts[:, 0]).sum()) > trie.num_nodes:
+            raise ValueError("the parts of a walk overlap")
         if not len(self._stay):
             self._stay = np.empty((trie.num_nodes, 3), np.int32)
             self._exits = np.empty((trie.num_nodes, 2), np.int32)
@@ -89,6 +94,19 @@ class TrieWalker:
         )
         # fmt: on
         return Walk(self._stay[:num_stay].copy(), self._exits[:num_exits].copy())
+
+    def layers(self, parts: Ints) -> list[Ints]:
+        """Split distinct parts, some of which lie inside others, into as few sets as keep the parts of each apart.
+
+        Args:
+            parts: (n, 2) int32, rows (first node, node after the last), no two alike.
+        """
+        from structgen.kernels._numba import trie_walk as compiled
+
+        order = np.lexsort((-parts[:, 1], parts[:, 0]))
+        parts = parts[order]
+        level = compiled.nesting(np.ascontiguousarray(parts[:, 0]), np.ascontiguousarray(parts[:, 1]))
+        return [parts[level == one] for one in range(int(level.max(initial=-1)) + 1)]
 
     def token_costs(self, dfa: CountedDfa, infinite: int) -> Ints:
         """Return (num_states,): fewest tokens, each wholly inside the DFA, from a state to acceptance, counts aside.

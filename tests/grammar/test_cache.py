@@ -13,6 +13,7 @@ from structgen import array_store
 from structgen.config import Limits
 from structgen.grammar import cache as cache_module
 from structgen.grammar.cache import CacheOutcome, CompileCache
+from structgen.grammar.canonical import canonical_text
 from structgen.grammar.compile import compile_grammar
 from structgen.grammar.ir import Choice, Grammar, Lexeme, Literal, Reference, Sequence
 from structgen.grammar.token_automaton import TokenAutomaton
@@ -213,6 +214,15 @@ def test_eight_threads_compile_and_walk_eight_grammars(vocabulary):
         thread.join()
 
     assert results == dict.fromkeys(range(8), expected)
+
+
+def test_rule_names_are_no_literals(vocabulary):
+    """A rule whose name is how a literal is written is another grammar."""
+    nested = Choice((Literal(b"x"), Sequence((Literal(b"y"), Reference("61")))))
+    first = Grammar({"s": Sequence((Literal(b"a"), Reference("61"))), "61": nested}, "s")
+    second = Grammar({"s": Sequence((Reference("61"), Reference("61"))), "61": nested}, "s")
+
+    assert canonical_text(first) != canonical_text(second)
 
 
 def test_no_cache_compiles_anew(vocabulary):

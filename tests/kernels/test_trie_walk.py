@@ -56,6 +56,36 @@ def test_walk_equals_the_obvious_walk(trie, dfa, data):
             assert np.array_equal(found.exits, expected.exits)
 
 
+@given(tries, st.data())
+def test_layers_keep_parts_apart(trie, data):
+    """Every part is in one layer, the parts of a layer are apart, and there are no more layers than nested parts."""
+    inner = [node for node in range(trie.num_nodes) if trie.subtree_end[node] > node + 1]
+    chosen = data.draw(st.lists(st.sampled_from(inner), unique=True)) if inner else []
+    parts = np.array([[node + 1, trie.subtree_end[node]] for node in chosen], np.int32).reshape(-1, 2)
+
+    layers = TrieWalker(trie).layers(parts)
+
+    assert sorted(map(tuple, np.concatenate([parts[:0], *layers]).tolist())) == sorted(map(tuple, parts.tolist()))
+    for layer in layers:
+        held = [node for first, last in layer.tolist() for node in range(first, last)]
+        assert len(held) == len(set(held))
+    nested = [sum(first <= one < last for first, last in parts.tolist()) for one, _ in parts.tolist()]
+    assert len(layers) <= max(nested, default=0)
+
+
+def test_overlapping_parts_are_refused() -> None:
+    """The scratch memory has room for each node once, and nothing is written beyond it."""
+    trie = ByteTrie.build([b"a", b"ab", b"abc"])
+    dfa = CountedDfa(
+        *(np.zeros((1, 256), kind) for kind in (np.int32, np.bool_)),
+        *[np.ones(1, np.bool_)],
+        *[np.zeros(1, np.int32)] * 2,
+    )
+
+    with pytest.raises(ValueError, match="overlap"):
+        TrieWalker(trie).walk(dfa, 0, 0, np.array([[1, 4], [2, 4]], np.int32))
+
+
 @given(tries, dfas())
 def test_token_costs_equal_the_obvious_ones(trie, dfa):
     """Fewest tokens to acceptance, by relaxation of every edge."""

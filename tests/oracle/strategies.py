@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from functools import cache
 
 from hypothesis import strategies as st
@@ -16,7 +17,10 @@ ALPHABET = "abé"
 
 @cache
 def class_star(letters: str) -> dfa.Dfa:
-    """Return the DFA of any number of the letters, each of which counts one."""
+    """Return the DFA of any number of the letters, each of which counts one; "a*|b{0,2}" is read as a pattern."""
+    if "|" in letters:
+        few = chardfa.CharDfa.literal("b").repeat(0, 2)
+        return encode.encode_utf8(chardfa.CharDfa.literal("a").star().union(few))
     one = chardfa.CharDfa.from_charset(CharSet.from_text(letters))
     return encode.encode_utf8(one.star())
 
@@ -31,7 +35,9 @@ def lexemes(draw: st.DrawFn) -> Lexeme:
         words = draw(st.lists(texts, min_size=1, max_size=3))
         return Lexeme(dfa.from_words(words))
     low, high = draw(bounds())
-    return Lexeme(class_star(draw(st.sampled_from(["a", "ab", "é", "abé"]))), low, high)
+    # Letters enough for a state that is walked once per vocabulary, and words that cannot be long.
+    letters = draw(st.sampled_from(["a", "ab", "é", "abé", string.ascii_lowercase + "é", "a*|b{0,2}"]))
+    return Lexeme(class_star(letters), low, high)
 
 
 @st.composite

@@ -87,6 +87,24 @@ def walk(
     return num_stay, num_exits
 
 
+@jit(types.int32[::1](_INTS, _INTS))
+def nesting(first: Array, last: Array) -> Array:
+    """Return for each interval how many of the others hold it.
+
+    Intervals come by ascending first, at equal first the longer before the shorter; two are nested or apart.
+    """
+    level = np.empty(first.shape[0], np.int32)
+    open_ends = np.empty(first.shape[0], np.int32)
+    num_open = 0
+    for k in range(first.shape[0]):
+        while num_open > 0 and open_ends[num_open - 1] <= first[k]:
+            num_open -= 1
+        level[k] = num_open
+        open_ends[num_open] = last[k]
+        num_open += 1
+    return level
+
+
 @jit(types.void(types.int32[::1], _INTS, _INTS, _INTS))
 def set_tokens(
     mask: Array,
