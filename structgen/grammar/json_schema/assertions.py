@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from structgen.errors import GrammarSyntaxError
-from structgen.grammar import regex
+from structgen.errors import GrammarSyntaxError, LimitError
+from structgen.grammar import regex, regex_grammar
 from structgen.grammar.chardfa import CharDfa
 from structgen.grammar.json_schema import formats, strings
 from structgen.grammar.json_schema.arrays import ArrayShape
@@ -112,13 +112,23 @@ def read_strings(reader: Reader) -> Values | None:
         return None
     shape: StringShape | None = StringShape(low=low or 0, high=high)
     if pattern is not None and shape is not None:
-        language = pattern_language(reader, "pattern", pattern)
-        possible = None if language.sure == language.possible else language.possible
-        shape = shape.intersect(StringShape(language.sure, possible=possible))
+        shape = shape.intersect(_pattern_shape(reader, pattern))
     if name is not None and shape is not None:
         shape = shape.intersect(_format(reader, name))
     kept = () if shape is None or (shape.is_empty and shape.exact) else (shape,)
     return beside(Values(strings=kept), "string")
+
+
+def _pattern_shape(reader: Reader, pattern: str) -> StringShape:
+    try:
+        language = pattern_language(reader, "pattern", pattern)
+    except LimitError:
+        # A repeat too large to write out: its count becomes bounds on the length, if the pattern is nothing else. What
+        # is found is sound in both dialects, but says nothing of the complement.
+        counted = regex_grammar.pattern_language(pattern)
+        return StringShape(counted.texts, low=counted.min_length, high=counted.max_length, exact=False)
+    possible = None if language.sure == language.possible else language.possible
+    return StringShape(language.sure, possible=possible)
 
 
 class Pattern(NamedTuple):

@@ -76,3 +76,16 @@ def test_a_length_is_a_number_not_states(bound: int) -> None:
     assert isinstance(lexeme, ir.Lexeme)
     assert (lexeme.max_length, lexeme.free_text) == (bound, True)
     assert lexeme.dfa.num_states < 50
+
+
+_LONG = "^[a-z]{1,6000}$"
+
+
+@table(
+    ("alone", {"type": "string", "pattern": _LONG}, [f'"{"a" * 6000}"', '"a"'], [f'"{"a" * 6001}"', '""', '"A"']),
+    ("and length", {"type": "string", "pattern": _LONG, "maxLength": 5}, ['"abcde"'], ['"abcdef"', '""']),
+    ("and least length", {"type": "string", "pattern": _LONG, "minLength": 3}, ['"abc"'], ['"ab"']),
+)
+def test_a_count_too_large_to_write_out_is_a_bound(schema: Any, words: list[str], others: list[str]) -> None:
+    """A long anchored repeat is counted, beside other bounds too."""
+    check(schema, words, others)
