@@ -126,7 +126,10 @@ class ArrayStore:
         return True
 
     def prune(self) -> None:
-        """Delete what killed writers left, and the files used longest ago until the rest is within the bound."""
+        """Delete what killed writers left and, over the bound, the files used longest ago.
+
+        Enough is deleted to leave room for a while: looking at every file is dear, and must not happen at each write.
+        """
         if self.folder is None:
             return
         kept = []
@@ -136,8 +139,9 @@ class ArrayStore:
             elif status.st_mtime < time.time() - _LEFTOVER_SECONDS:
                 self._delete(path)
         total = sum(size for _, size, _ in kept)
+        goal = self.max_bytes if total <= self.max_bytes else self.max_bytes * 7 // 8
         for _, size, path in sorted(kept):
-            if total <= self.max_bytes:
+            if total <= goal:
                 break
             if self._delete(path):
                 total -= size

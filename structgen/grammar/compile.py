@@ -21,13 +21,15 @@ class UserCache(enum.Enum):
 
 USER_CACHE = UserCache.SHARED
 
-_shared_lock = threading.Lock()
+_lock = threading.Lock()
 _shared: list[CompileCache] = []
+# For those who want no cache: what lexemes mean for a vocabulary is shared in memory all the same, nothing on disk.
+_uncached = CompileCache()
 
 
 def shared_cache() -> CompileCache:
     """Return the cache of this process over the user's cache directory, made when first asked for."""
-    with _shared_lock:
+    with _lock:
         if not _shared:
             _shared.append(CompileCache.of_user())
         return _shared[0]
@@ -46,7 +48,8 @@ def compile_grammar(
         grammar: what may be written.
         vocabulary: in which tokens.
         limits: what the compilation may cost.
-        cache: where to look first; None compiles anew. What lexemes mean for the vocabulary is shared in any case.
+        cache: where to look first; None compiles anew and leaves the disk alone. What lexemes mean for the vocabulary
+            is shared in memory in any case.
 
     Raises:
         UnsatisfiableError: no text belongs to the grammar.
@@ -57,5 +60,5 @@ def compile_grammar(
     used = shared_cache() if isinstance(cache, UserCache) else cache
     if used is not None:
         return used.compile(grammar, vocabulary, limits)[0]
-    scans, spelling = shared_cache().scans_of(vocabulary)
+    scans, spelling = _uncached.scans_of(vocabulary)
     return build_automaton(grammar, scans, spelling, limits=limits, digest="")

@@ -198,7 +198,7 @@ def test_the_bound_holds_over_sub_folders_by_last_use(tmp_path: Path) -> None:
         os.utime(path, (time.time() - 1000 * age,) * 2)
     assert is_whole(wide.read("read lately", LAYOUT))
 
-    assert store_in(tmp_path, max_bytes=3 * size + size // 2).write("new", ARRAYS)
+    assert store_in(tmp_path, max_bytes=3 * size + size * 9 // 10).write("new", ARRAYS)
 
     assert old.exists()
     assert not older.exists()
