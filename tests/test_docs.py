@@ -115,6 +115,17 @@ def test_relative_links_resolve(page: Path) -> None:
             assert anchor in {slug(heading) for heading in headings}, target
 
 
+def test_every_page_is_found_from_the_index() -> None:
+    """Following links from docs/index.md leads to every page of docs/."""
+    found, waiting = set[Path](), [ROOT / "docs" / "index.md"]
+    while waiting:
+        page = waiting.pop()
+        found.add(page)
+        links = re.findall(r"\]\(([^)\s#]+\.md)", prose(page))
+        waiting += [path for link in links if (path := (page.parent / link).resolve()) not in found and path in PAGES]
+    assert {page for page in PAGES if page.is_relative_to(ROOT / "docs")} - found == set()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_paths_in_the_text_exist(page: Path) -> None:
     """Each path in code type is a file of the repository, from its root or from the package folder."""
