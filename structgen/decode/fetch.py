@@ -18,7 +18,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -179,12 +179,12 @@ def _last_error(said: str) -> str:
 
 
 def _bytes_under(folder: Path) -> int:
+    """Return the size of the files below a folder, whatever is moved or removed meanwhile (os.walk passes over it)."""
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except OSError:
-            continue  # pip moved or removed it in between
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):  # gone since it was listed
+                total += os.lstat(os.path.join(parent, name)).st_size
     return total
 
 

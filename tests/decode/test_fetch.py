@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import multiprocessing
+import shutil
+import threading
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -223,3 +225,26 @@ def test_default_folder_is_the_real_model() -> None:
     assert not hasattr(loaded.model.config, "quantization_config")
     pieces = loaded.tokenizer.convert_ids_to_tokens(loaded.tokenizer("in 2024").input_ids)
     assert pieces[-4:] == ["2", "0", "2", "4"]
+
+
+def test_progress_survives_what_pip_removes(tmp_path: Path) -> None:
+    """The size of a folder is counted while files and folders in it come and go."""
+    stop = threading.Event()
+
+    def churn() -> None:
+        while not stop.is_set():
+            folder = tmp_path / "unpack"
+            (folder / "deep").mkdir(parents=True, exist_ok=True)
+            (folder / "deep" / "file").write_bytes(b"x" * 10)
+            shutil.rmtree(folder)
+
+    (tmp_path / "stays").write_bytes(b"x" * 7)
+    thread = threading.Thread(target=churn)
+    thread.start()
+    try:
+        sizes = {fetch._bytes_under(tmp_path) for _ in range(300)}
+    finally:
+        stop.set()
+        thread.join()
+
+    assert sizes <= {7, 17}
