@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,7 @@ def peers(tokenizer: Any) -> dict[str, list[float]]:
             bits = llguidance.numpy.allocate_token_bitmask(1, theirs.vocab_size)
             llguidance.numpy.fill_next_token_bitmask(matcher, bits, 0)
 
-        found["llguidance " + llguidance.__version__] = [
+        found[f"llguidance {version('llguidance')}"] = [
             milliseconds(lambda t=turn: llguidance_mask(schema(f"field{t}"))) for turn in range(ROUNDS)
         ]
     except ImportError as error:
@@ -128,7 +129,7 @@ def peers(tokenizer: Any) -> dict[str, list[float]]:
             matcher = xgrammar.GrammarMatcher(compiler.compile_json_schema(json.dumps(one)))
             matcher.fill_next_token_bitmask(xgrammar.allocate_token_bitmask(1, len(tokenizer)))
 
-        found["xgrammar " + xgrammar.__version__] = [
+        found[f"xgrammar {version('xgrammar')}"] = [
             milliseconds(lambda t=turn: xgrammar_mask(schema(f"field{t}"))) for turn in range(ROUNDS)
         ]
     except ImportError as error:
