@@ -97,6 +97,13 @@ def compile(
         DeclareError: the type has no exact grammar.
         CompileError: no text fits, the vocabulary cannot spell any, or a limit was passed.
     """
+    from structgen.vocabulary import Vocabulary as Known
+
+    if not isinstance(vocabulary, Known):
+        raise OptionError(
+            f"compile takes a Vocabulary, not {type(vocabulary).__name__}: "
+            "write sg.Vocabulary.from_tokenizer(tokenizer), or model.vocabulary"
+        )
     declaration = lower(output_type, whitespace=whitespace, property_order=property_order)
     return compile_grammar(declaration.grammar, vocabulary, limits=limits, cache=cache)
 
@@ -294,6 +301,8 @@ class Model:
         Raises:
             BatchError: some rows failed; every row was tried, and the error has what the others gave.
         """
+        if isinstance(prompts, str):
+            raise OptionError("generate_batch takes a list of prompts; for one prompt there is generate")
         generator = self.generator(output_type, whitespace=whitespace, property_order=property_order, policy=policy)
         call = partial(generator, sampling=sampling, max_tokens=max_tokens, seed=seed, speculation=speculation)
         return run_rows([partial(call, prompt) for prompt in prompts])
@@ -316,9 +325,16 @@ class Model:
             BatchError: some rows failed; every row was tried, and the error has what the others gave.
         """
         make = partial(self.generator, whitespace=whitespace, property_order=property_order, policy=policy)
-        rows = [(make(output_type), prompt) for output_type, prompt in requests]
+        rows = [(make(output_type), prompt) for output_type, prompt in map(_pair, requests)]
 
         def run(generator: Generator[Any], prompt: Prompt) -> Result[Any]:
             return generator.run(prompt, sampling=sampling, max_tokens=max_tokens, seed=seed, speculation=speculation)
 
         return run_rows([partial(run, generator, prompt) for generator, prompt in rows])
+
+
+def _pair(request: object) -> tuple[Any, Any]:
+    """Return a row of run_batch as (output type, prompt)."""
+    if not isinstance(request, tuple | list) or len(request) != 2:
+        raise OptionError(f"run_batch takes pairs (output type, prompt), not {request!r:.60}")
+    return request[0], request[1]

@@ -5,7 +5,7 @@ They hold what was written and nothing that is computed from it; `output_type.lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
@@ -77,6 +77,8 @@ class Choice(Generic[T]):
         """
         if not isinstance(items, Iterable):
             raise OptionError(f"Choice takes the items in one list, not {type(items).__name__}")
+        if isinstance(items, str | bytes | Mapping):
+            raise OptionError(f"Choice takes a list of answers, such as Choice(['yes', 'no']), not {items!r}")
         kept = tuple(items)
         texts = [_written(item) for item in kept]
         if not kept or "" in texts:

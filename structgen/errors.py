@@ -127,13 +127,13 @@ class BudgetError(DecodeError):
 
     Attributes:
         max_tokens: what was asked for.
-        needed: the smallest max_tokens that is enough.
+        needed: a max_tokens that is enough, whatever the model prefers; some text may be shorter.
     """
 
     def __init__(self, max_tokens: int, needed: int) -> None:
         """Say both numbers and what to do."""
         super().__init__(
-            f"max_tokens={max_tokens} is too few to finish this output: it needs at least {needed}; "
+            f"max_tokens={max_tokens} is too few to promise a complete output: that needs {needed}; "
             f"pass max_tokens={needed} or more"
         )
         self.max_tokens = max_tokens

@@ -134,8 +134,10 @@ def _lower_type(output_type: object, style: Style, property_order: PropertyOrder
     def read(text: str) -> Any:
         try:
             return adapter.validate_json(text)
-        except ValidationError as error:
-            reason = "; ".join(_one_line(found) for found in error.errors(include_url=False))
+        except Exception as error:  # a type's own code may raise anything; the text must not be lost with it
+            reason = f"{type(error).__name__}: {error}"
+            if isinstance(error, ValidationError):
+                reason = "; ".join(_one_line(found) for found in error.errors(include_url=False))
             raise OutputError(
                 text, f"the text fits the schema, but the own validator of {name} refused it: {reason}"
             ) from error

@@ -7,7 +7,9 @@ the type is refused. Left out: custom validator functions, which no grammar can 
 
 from __future__ import annotations
 
+import functools
 import re
+import types
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -33,6 +35,7 @@ def type_schema(output_type: Any) -> tuple[TypeAdapter[Any], Mapping[str, Any]]:
     Raises:
         UnsupportedTypeError: pydantic does not know the type, or its JSON texts have no schema.
     """
+    _refuse_no_type(output_type)
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(output_type)
         return adapter, adapter.json_schema(schema_generator=_Generator, mode="validation")
@@ -40,6 +43,23 @@ def type_schema(output_type: Any) -> tuple[TypeAdapter[Any], Mapping[str, Any]]:
         raise
     except Exception as error:  # besides its own errors pydantic lets out what a type's hooks raise, of any kind
         raise UnsupportedTypeError(f"{type_name(output_type)} has no JSON form: {_reason(error)}") from error
+
+
+def _refuse_no_type(output_type: Any) -> None:
+    """Refuse what pydantic would take, but nobody means as a type: it evaluates strings and calls functions."""
+    if isinstance(output_type, str):
+        raise UnsupportedTypeError(
+            f"{output_type!r} is a string, not an output type: the type comes first, then the prompt "
+            "(for one of a few answers there is sg.Choice([...]), for a pattern sg.Regex(...))"
+        )
+    if isinstance(output_type, Mapping):
+        raise UnsupportedTypeError("a dict is no output type; for a JSON Schema write sg.JsonSchema({...})")
+    if isinstance(output_type, re.Pattern):
+        raise UnsupportedTypeError("a compiled pattern is no output type; write sg.Regex(pattern.pattern)")
+    if isinstance(output_type, types.FunctionType | types.BuiltinFunctionType | types.MethodType | functools.partial):
+        raise UnsupportedTypeError(f"the function {type_name(output_type)} is no output type; name what it returns")
+    if isinstance(output_type, list | tuple | set):
+        raise UnsupportedTypeError(f"{output_type!r} is a value, not a type; write list[...] or sg.Choice([...])")
 
 
 def type_name(output_type: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
@@ -225,3 +226,37 @@ def test_the_fuzz_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["structgen.api"], "lower", refuses)
     with pytest.raises(ValueError, match="never"):
         only_our_errors(lambda: sg.check(bool))
+
+
+@pytest.mark.parametrize(
+    "no_type",
+    [
+        "__import__('os').getpid()",
+        "a prompt",
+        "",
+        {"type": "string"},
+        re.compile("a"),
+        len,
+        lambda: 1,
+        [int],
+        (int, str),
+    ],
+    ids=repr,
+)
+def test_what_is_no_type_is_refused_and_never_run(no_type: object) -> None:
+    """A string is not evaluated, a function is not called, a dict is not taken for pydantic's own schema."""
+    with pytest.raises(sg.UnsupportedTypeError):
+        sg.check(no_type)
+
+
+@pytest.mark.parametrize("items", ["abc", b"ab", {"a": 1}])
+def test_choice_takes_a_list(items: object) -> None:
+    """A string is not a list of letters."""
+    with pytest.raises(sg.OptionError, match="list of answers"):
+        sg.Choice(items)
+
+
+def test_compile_names_what_is_no_vocabulary() -> None:
+    """A tokenizer is a likely slip."""
+    with pytest.raises(sg.OptionError, match="from_tokenizer"):
+        sg.compile(bool, object())

@@ -194,7 +194,7 @@ def test_a_budget_below_the_finishing_cost_is_refused(automaton: Automaton) -> N
     needed = State(automaton).tokens_to_end_bound
     assert needed == 2
     model = Model(random_logits)
-    with pytest.raises(BudgetError, match=f"needs at least {needed}; pass max_tokens={needed}") as caught:
+    with pytest.raises(BudgetError, match=f"needs {needed}; pass max_tokens={needed}") as caught:
         Decoding(model, State(automaton), VOCABULARY, Request(prompt_token_ids=(A,), max_tokens=needed - 1, seed=1))
     assert (caught.value.max_tokens, caught.value.needed) == (needed - 1, needed)
     assert model.calls == []

@@ -146,7 +146,7 @@ def length_costs(
                     value = cost[length - ticks[e], target[e]]
                     if value < infinite and value + 1 < cost[length, source[e]]:
                         cost[length, source[e]] = value + 1
-                        changed = changed or ticks[e] == 0
+                        changed = True
     return cost
 
 
