@@ -194,7 +194,7 @@ class _Waiting:
     def __init__(self, walker: trie_walk.TrieWalker) -> None:
         self._walker = walker
         self._waiting: dict[Thread, list[Ints]] = {}
-        self._done: dict[Thread, npt.NDArray[np.int64]] = {}
+        self._done: dict[Thread, list[Ints]] = {}
         self._layers: list[tuple[Thread, Ints]] = []
 
     def add(self, thread: Thread, parts: Ints) -> None:
@@ -205,15 +205,31 @@ class _Waiting:
         """Return a thread and parts that are apart from each other, None when nothing waits."""
         while not self._layers and self._waiting:
             thread = next(iter(self._waiting))
-            parts = np.concatenate(self._waiting.pop(thread))
-            codes = np.unique(parts[:, 0].astype(np.int64) << 32 | parts[:, 1])
-            done = self._done.get(thread)
-            if done is not None:
-                codes = np.setdiff1d(codes, done, assume_unique=True)
-            self._done[thread] = codes if done is None else np.union1d(done, codes)
-            fresh = np.column_stack([codes >> 32, codes & 0xFFFFFFFF]).astype(np.int32)
-            self._layers = [(thread, layer) for layer in self._walker.layers(fresh)]
+            pieces = self._waiting.pop(thread)
+            parts = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+            done = self._done.setdefault(thread, [])
+            if done or not _are_apart(parts):
+                codes = np.setdiff1d(_codes(parts), _codes(np.concatenate(done)) if done else [])
+                parts = np.column_stack([codes >> 32, codes & 0xFFFFFFFF]).astype(np.int32)
+                self._layers = [(thread, layer) for layer in self._walker.layers(parts)]
+            else:
+                self._layers = [(thread, parts)]
+            done.append(parts)
         return self._layers.pop() if self._layers else None
+
+
+def _are_apart(parts: Ints) -> bool:
+    """Return whether no part lies inside another, nor twice."""
+    if len(parts) == 1:
+        return True
+    ordered = parts[np.argsort(parts[:, 0], kind="stable")]
+    return bool((ordered[:-1, 1] <= ordered[1:, 0]).all())
+
+
+def _codes(parts: Ints) -> npt.NDArray[np.int64]:
+    """Return one number per part."""
+    codes: npt.NDArray[np.int64] = parts[:, 0].astype(np.int64) << 32 | parts[:, 1]
+    return codes
 
 
 class _Deep:
