@@ -7,7 +7,7 @@ of `declarations` each have their own front end. Nothing here knows a vocabulary
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
@@ -39,6 +39,8 @@ class Declaration(Generic[T]):
         schema: JSON text of the schema that the grammar came from, None where there is none.
         name: what to call it in messages and prompts.
         max_nesting: how deep `parse` reads JSON, None where it does not matter.
+        tools: what the prompt tells the model about tools, one JSON object each in the form that chat templates take.
+        answers: the whole answers of Choice(exact=True), which are drawn as wholes; None where tokens are drawn.
     """
 
     grammar: ir.Grammar
@@ -46,6 +48,8 @@ class Declaration(Generic[T]):
     schema: str | None
     name: str
     max_nesting: int | None = None
+    tools: tuple[Mapping[str, Any], ...] = ()
+    answers: tuple[str, ...] | None = None
 
 
 @overload
