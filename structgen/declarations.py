@@ -17,8 +17,14 @@ T = TypeVar("T")
 LarkLexer = Literal["dynamic", "contextual"]
 
 
+class OutputDeclaration(Generic[T]):
+    """What may stand where an output type is asked for, besides Python types; T is the type of the value."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True, init=False)
-class JsonSchema:
+class JsonSchema(OutputDeclaration[Any]):
     """The JSON texts that a schema admits; the value is what json.loads gives.
 
     Attributes:
@@ -47,7 +53,7 @@ class JsonSchema:
 
 
 @dataclass(frozen=True, slots=True)
-class Regex:
+class Regex(OutputDeclaration[str]):
     """The texts that a regular expression, in Python syntax, matches as a whole; the value is the text."""
 
     pattern: str
@@ -58,7 +64,7 @@ class Regex:
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class Choice(Generic[T]):
+class Choice(OutputDeclaration[T]):
     """One of a few answers, each written as str(item) gives it; the value is the chosen item.
 
     Attributes:
@@ -91,7 +97,7 @@ class Choice(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class Lark:
+class Lark(OutputDeclaration[Any]):
     """The texts of a Lark grammar; the value is the text, or the tree with parse=True.
 
     Attributes:
@@ -124,9 +130,6 @@ class Lark:
         object.__setattr__(self, "start", start)
         object.__setattr__(self, "lexer", lexer)
         object.__setattr__(self, "parse", parse)
-
-
-OutputDeclaration = JsonSchema | Regex | Choice[Any] | Lark
 
 
 def _check_text(what: str, value: object) -> None:
