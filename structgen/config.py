@@ -6,15 +6,67 @@ not accepted. Options that belong to one call (seed, max_tokens, stop) are argum
 
 from __future__ import annotations
 
+import difflib
+import functools
 import math
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Any, TypeVar, cast
 
-from structgen.errors import OptionError
+from structgen.errors import OptionError, shown
+
+OptionsT = TypeVar("OptionsT")
+
+# The options of a call that hold options of their own, and what each of these is written as in the call.
+_HELD: dict[str, str] = {}
+
+
+def unknown_option(what: str, name: str, known: Iterable[str]) -> OptionError:
+    """Return the error for an option that there is not, with the one that was probably meant.
+
+    Args:
+        what: who was given it, such as "Model.generate".
+        name: what was written.
+        known: the options that there are; what belongs into one of them, such as temperature into sampling, is told.
+    """
+    names = list(known)
+    written = {name: f"{name}=..." for name in names}
+    for held, form in _HELD.items():
+        if form.partition("=")[0] in names:
+            written.setdefault(held, form)
+    # Shortened ("temp") or misspelt ("temprature").
+    alike = [known for known in written if known.startswith(name)] or difflib.get_close_matches(name, written, n=1)
+    hint = f": did you mean {written[alike[0]]}?" if alike else "."
+    return OptionError(f"{what} has no option {shown(name)}{hint} It has {', '.join(names)}")
+
+
+def _options(keyword: str) -> Callable[[type[OptionsT]], type[OptionsT]]:
+    """Make a dataclass of options refuse a misspelt name with our own error.
+
+    Args:
+        keyword: the option of a call that takes such a value.
+    """
+
+    def decorate(cls: type[OptionsT]) -> type[OptionsT]:
+        names = tuple(cast("Any", cls).__dataclass_fields__)
+        _HELD.update({name: f"{keyword}={cls.__name__}({name}=...)" for name in names})
+        make = cls.__init__
+
+        @functools.wraps(make)
+        def __init__(self: OptionsT, *args: Any, **values: Any) -> None:  # noqa: N807 - it stands in for that method
+            for name in values:
+                if name not in names:
+                    raise unknown_option(cls.__name__, name, names)
+            make(self, *args, **values)
+
+        cast("Any", cls).__init__ = __init__
+        return cls
+
+    return decorate
 
 
 class _Option(StrEnum):
@@ -24,7 +76,7 @@ class _Option(StrEnum):
     def _missing_(cls, value: object) -> None:
         """Refuse an unknown name with our own error."""
         names = ", ".join(repr(member.value) for member in cls)
-        raise OptionError(f"{value!r} is no {cls.__name__}: use one of {names}")
+        raise OptionError(f"{shown(value)} is no {cls.__name__}: use one of {names}")
 
 
 class Whitespace(_Option):
@@ -52,6 +104,7 @@ class PenaltyScope(_Option):
     EVERYWHERE = "everywhere"
 
 
+@_options("sampling")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sampling:
     """How the next token is drawn from the logits.
@@ -99,8 +152,8 @@ class Sampling:
         if self.logit_bias is not None:
             object.__setattr__(self, "logit_bias", _checked_bias(self.logit_bias))
         if self.top_k is not None and self.top_p is not None:
-            # 1 is this line, 2 the generated __init__, 3 the caller.
-            warnings.warn("top_k and top_p are both set: they compose, the stricter wins", UserWarning, stacklevel=3)
+            # 1 is this line, 2 the generated __init__, 3 what `_options` puts before it, 4 the caller.
+            warnings.warn("top_k and top_p are both set: they compose, the stricter wins", UserWarning, stacklevel=4)
 
     @classmethod
     def greedy(cls) -> Sampling:
@@ -113,6 +166,7 @@ class Sampling:
         return self.repetition_penalty != 1.0 or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
 
 
+@_options("speculation")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Speculation:
     """How far to draft ahead of the target model.
@@ -127,7 +181,7 @@ class Speculation:
         """Refuse what does nothing yet."""
         if self.max_draft_tokens != 0:
             raise OptionError(
-                f"max_draft_tokens={self.max_draft_tokens!r}: there are no drafters yet, use Speculation.off()"
+                f"max_draft_tokens={shown(self.max_draft_tokens)}: there are no drafters yet, use Speculation.off()"
             )
 
     @classmethod
@@ -136,6 +190,7 @@ class Speculation:
         return cls(max_draft_tokens=0)
 
 
+@_options("limits")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
     """What a compilation may cost; over a limit it fails with LimitError, which names the limit and the construct.
@@ -160,6 +215,7 @@ class Limits:
         _check_count("depth", self.depth)
 
 
+@_options("policy")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
     """Bounds that a generation puts on what the declaration leaves open, so that no model can fill them for ever.
@@ -202,19 +258,19 @@ def _check_number(
     """Raise OptionError unless the value is a finite number within the bounds."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not is_number or not abs(value) <= sys.float_info.max:  # also false for nan
-        raise OptionError(f"{name} must be a finite number, not {value!r}")
+        raise OptionError(f"{name} must be a finite number, not {shown(value)}")
     if not (minimum <= value <= maximum and value > above):
         bounds = [
             f"at least {minimum:g}" if minimum > -math.inf else "",
             f"more than {above:g}" if above > -math.inf else "",
             f"at most {maximum:g}" if maximum < math.inf else "",
         ]
-        raise OptionError(f"{name} must be {' and '.join(filter(None, bounds))}, not {value!r}")
+        raise OptionError(f"{name} must be {' and '.join(filter(None, bounds))}, not {shown(value)}")
 
 
 def _check_count(name: str, value: int, minimum: int = 1) -> None:
     """Raise OptionError unless the value is an int of at least the minimum."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise OptionError(f"{name} must be an int, not {value!r}")
+        raise OptionError(f"{name} must be an int, not {shown(value)}")
     if value < minimum:
-        raise OptionError(f"{name} must be at least {minimum}, not {value}")
+        raise OptionError(f"{name} must be at least {minimum}, not {shown(value)}")

@@ -21,8 +21,18 @@ StructgenError
 
 from __future__ import annotations
 
-# Characters of a text that a message shows.
+# Characters of a text that a message shows, and of a wrong value.
 _LONGEST_SHOWN = 300
+_LONGEST_VALUE = 100
+
+
+def shown(value: object) -> str:
+    """Return how a message writes a wrong value: its repr, cut where it is long, whatever that repr does."""
+    try:
+        text = repr(value)
+    except Exception:  # code of a user, or an integer that Python does not write
+        return f"a value of type {type(value).__name__}"
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]} ... ({len(text)} characters)"
 
 
 class StructgenError(Exception):

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from structgen.config import Limits, PenaltyScope, Policy, Sampling, Speculation, Whitespace
+from structgen.config import Limits, PenaltyScope, Policy, Sampling, Speculation, Whitespace, unknown_option
 from structgen.errors import OptionError
 
 
@@ -130,3 +130,44 @@ def test_limits_and_policy_take_other_values() -> None:
     """Each field can be set."""
     assert Limits(compile_seconds=1, states=2, memory_mb=3, depth=4).depth == 4
     assert Policy(max_whitespace=0, max_digits=1).max_whitespace == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "written", "meant"),
+    [
+        (Sampling, "temp", r"did you mean temperature=\.\.\.\? It has temperature, top_k"),
+        (Sampling, "topk", r"did you mean top_k="),
+        (Limits, "seconds", r"did you mean compile_seconds="),
+        (Policy, "max_digit", r"did you mean max_digits="),
+        (Speculation, "max_drafted_tokens", r"did you mean max_draft_tokens="),
+        (Policy, "zzz", r"zzz'\. It has max_whitespace, max_digits"),
+        (Limits, "x" * 1000, r"x+ \.\.\. \(1002 characters\)\. It has"),
+    ],
+)
+def test_a_misspelt_option_is_told_what_was_meant(options: type[object], written: str, meant: str) -> None:
+    """A name that there is not is our error, with the closest name that there is."""
+    with pytest.raises(OptionError, match=rf"{options.__name__} has no option '.*{meant}"):
+        options(**{written: 1})
+
+
+def test_replace_refuses_a_misspelt_option() -> None:
+    """dataclasses.replace goes the same way, and still works."""
+    assert dataclasses.replace(Sampling(), top_k=3) == Sampling(top_k=3)
+    with pytest.raises(OptionError, match="did you mean top_k="):
+        dataclasses.replace(Sampling(), topk=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("temperature", r"did you mean sampling=Sampling\(temperature=\.\.\.\)\?"),
+        ("temp", r"did you mean sampling=Sampling\(temperature=\.\.\.\)\?"),
+        ("max_token", r"did you mean max_tokens=\.\.\.\?"),
+        ("max_whitespace", r"max_whitespace'\. It has sampling, max_tokens$"),
+    ],
+)
+def test_an_option_of_a_call_is_told_where_it_belongs(written: str, meant: str) -> None:
+    """What belongs in an option that the call has is told in its written form; this call has no policy."""
+    error = unknown_option("Model.generate", written, ["sampling", "max_tokens"])
+    with pytest.raises(OptionError, match=f"Model.generate has no option '.*{meant}"):
+        raise error
