@@ -138,16 +138,16 @@ class Sampling:
 
     def __post_init__(self) -> None:
         """Check each field, freeze the bias, and warn where two truncations are asked for."""
-        _check_number("temperature", self.temperature, minimum=0.0)
+        check_number("temperature", self.temperature, minimum=0.0)
         if self.top_k is not None:
-            _check_count("top_k", self.top_k)
+            check_count("top_k", self.top_k)
         if self.top_p is not None:
-            _check_number("top_p", self.top_p, above=0.0, maximum=1.0)
+            check_number("top_p", self.top_p, above=0.0, maximum=1.0)
         if self.min_p is not None:
-            _check_number("min_p", self.min_p, minimum=0.0, maximum=1.0)
-        _check_number("repetition_penalty", self.repetition_penalty, above=0.0)
-        _check_number("presence_penalty", self.presence_penalty)
-        _check_number("frequency_penalty", self.frequency_penalty)
+            check_number("min_p", self.min_p, minimum=0.0, maximum=1.0)
+        check_number("repetition_penalty", self.repetition_penalty, above=0.0)
+        check_number("presence_penalty", self.presence_penalty)
+        check_number("frequency_penalty", self.frequency_penalty)
         object.__setattr__(self, "penalty_scope", PenaltyScope(self.penalty_scope))
         if self.logit_bias is not None:
             object.__setattr__(self, "logit_bias", _checked_bias(self.logit_bias))
@@ -209,10 +209,10 @@ class Limits:
 
     def __post_init__(self) -> None:
         """Check that each limit is a positive number."""
-        _check_number("compile_seconds", self.compile_seconds, above=0.0)
-        _check_count("states", self.states)
-        _check_number("memory_mb", self.memory_mb, above=0.0)
-        _check_count("depth", self.depth)
+        check_number("compile_seconds", self.compile_seconds, above=0.0)
+        check_count("states", self.states)
+        check_number("memory_mb", self.memory_mb, above=0.0)
+        check_count("depth", self.depth)
 
 
 @_options("policy")
@@ -232,8 +232,8 @@ class Policy:
 
     def __post_init__(self) -> None:
         """Check that the bounds leave something to write."""
-        _check_count("max_whitespace", self.max_whitespace, minimum=0)
-        _check_count("max_digits", self.max_digits)
+        check_count("max_whitespace", self.max_whitespace, minimum=0)
+        check_count("max_digits", self.max_digits)
 
 
 def _checked_bias(bias: Mapping[int, float]) -> Mapping[int, float]:
@@ -241,13 +241,13 @@ def _checked_bias(bias: Mapping[int, float]) -> Mapping[int, float]:
     if not isinstance(bias, Mapping):
         raise OptionError(f"logit_bias must map token ids to numbers, not {type(bias).__name__}")
     for token_id, value in bias.items():
-        _check_count("a token id in logit_bias", token_id, minimum=0)
+        check_count("a token id in logit_bias", token_id, minimum=0)
         if value != -math.inf:
-            _check_number(f"logit_bias[{token_id}]", value)
+            check_number(f"logit_bias[{token_id}]", value)
     return MappingProxyType({token_id: float(bias[token_id]) for token_id in sorted(bias)})
 
 
-def _check_number(
+def check_number(
     name: str,
     value: float,
     *,
@@ -268,7 +268,7 @@ def _check_number(
         raise OptionError(f"{name} must be {' and '.join(filter(None, bounds))}, not {shown(value)}")
 
 
-def _check_count(name: str, value: int, minimum: int = 1) -> None:
+def check_count(name: str, value: int, minimum: int = 1) -> None:
     """Raise OptionError unless the value is an int of at least the minimum."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise OptionError(f"{name} must be an int, not {shown(value)}")

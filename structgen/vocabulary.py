@@ -11,13 +11,14 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from structgen import vocabulary_cache
-from structgen.errors import VocabularyError
+from structgen.errors import OptionError, VocabularyError, shown
 from structgen.token_bytes import TokenTable, read_token_table, text_encoder
 from structgen.trie import ByteTrie
 
@@ -65,9 +66,10 @@ class Vocabulary:
             special_ids: further ids that spell nothing.
 
         Raises:
-            VocabularyError: an id is outside the vocabulary.
+            VocabularyError: a token is not bytes, or an id is outside the vocabulary.
         """
-        return cls._assemble(TokenTable(tuple(map(bytes, tokens)), frozenset(special_ids)), stop_ids)
+        table = TokenTable(_checked_tokens(tokens), frozenset(_checked_ids("special", special_ids)))
+        return cls._assemble(table, stop_ids)
 
     @classmethod
     def from_tokenizer(
@@ -90,7 +92,10 @@ class Vocabulary:
         Raises:
             VocabularyError: the tokenizer is of a kind that does not say what bytes its tokens are, or a stop id is
                 outside the vocabulary.
+            OptionError: cache_dir is no folder's name.
         """
+        if not isinstance(cache_dir, str | os.PathLike | CacheFolder | None):
+            raise OptionError(f"cache_dir must be the path of a folder or None, not {shown(cache_dir)}")
         backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
         if not hasattr(backend, "to_str"):
             raise VocabularyError(
@@ -108,7 +113,7 @@ class Vocabulary:
             lambda: read_token_table(serialised),
         )
         special_ids = frozenset(getattr(tokenizer, "all_special_ids", ()))
-        stops = {*stop_ids, *_end_of_text_ids(tokenizer), *_end_of_turn_ids(tokenizer, backend)}
+        stops = {*_checked_ids("stop", stop_ids), *_end_of_text_ids(tokenizer), *_end_of_turn_ids(tokenizer, backend)}
         table = replace(table, special_ids=table.special_ids | special_ids)
         return cls._assemble(table, stops, trie, text_encoder(backend))
 
@@ -124,7 +129,7 @@ class Vocabulary:
 
         `trie`, if given, is that of the table as it is.
         """
-        stops = tuple(sorted(set(stop_ids)))
+        stops = tuple(sorted(set(_checked_ids("stop", stop_ids))))
         _check_ids("stop", stops, len(table.tokens))
         _check_ids("special", table.special_ids, len(table.tokens))
         masked = table.special_ids | frozenset(stops)
@@ -154,6 +159,11 @@ class Vocabulary:
         """Highest id + 1; the logits of a model may be wider."""
         return len(self.table.tokens)
 
+    @cached_property
+    def highest_spelling(self) -> int:
+        """Highest id that spells something, -1 if none does."""
+        return max((i for i, token in enumerate(self.table.tokens) if token), default=-1)
+
     @property
     def special_ids(self) -> frozenset[int]:
         """Ids that are never spellings: special, added, control, unknown and stop tokens."""
@@ -175,12 +185,14 @@ class Vocabulary:
         Raises:
             VocabularyError: the id is outside the vocabulary.
         """
-        if not 0 <= token_id < self.size:
-            _check_ids("token", (token_id,), self.size)
+        if type(token_id) is not int or not 0 <= token_id < self.size:
+            _check_ids("token", _checked_ids("token", (token_id,)), self.size)
         return self.table.tokens[token_id]
 
     def decode(self, token_ids: Iterable[int]) -> bytes:
         """Join the bytes of the ids; special and stop ids add nothing."""
+        if not isinstance(token_ids, Iterable):
+            raise VocabularyError(f"decode takes a list of token ids, not {shown(token_ids)}")
         return b"".join([self.token_bytes(i) for i in token_ids])
 
     def encode(self, data: bytes) -> list[int]:
@@ -192,6 +204,8 @@ class Vocabulary:
         Raises:
             VocabularyError: no sequence of tokens spells the bytes.
         """
+        if not isinstance(data, bytes):
+            raise VocabularyError(f"encode takes bytes, not {type(data).__name__}: text.encode() makes them of a text")
         if self.text_encoder is None:
             return self._longest_match(data)
         try:
@@ -232,8 +246,8 @@ class Vocabulary:
                 if not starts:
                     stuck = max(dead)
                     raise VocabularyError(
-                        f"no sequence of tokens spells {data!r}: stuck at byte {data[stuck]:#04x}, offset {stuck}; "
-                        "use another tokenizer or a text that this one can write"
+                        f"no sequence of tokens spells {shown(data)}: stuck at byte {data[stuck]:#04x}, offset {stuck}"
+                        "; use another tokenizer or a text that this one can write"
                     )
                 path.pop()
                 position = starts.pop()
@@ -271,11 +285,34 @@ def _end_of_turn_ids(tokenizer: Any, backend: Any) -> Iterable[int]:
     return [added[max(following, key=len)]] if following else []
 
 
+def _checked_tokens(tokens: object) -> tuple[bytes, ...]:
+    """Return the bytes by id, or say what is none."""
+    if not isinstance(tokens, Iterable) or isinstance(tokens, str | bytes | bytearray):
+        raise VocabularyError(f"from_bytes takes a list with the bytes of each token, not {shown(tokens)}")
+    kept = tuple(tokens)
+    for i, token in enumerate(kept):
+        if not isinstance(token, bytes | bytearray):
+            raise VocabularyError(f"token {i} must be bytes, not {shown(token)}: text.encode() makes them of a text")
+    return tuple(map(bytes, kept))
+
+
+def _checked_ids(kind: str, ids: object) -> tuple[int, ...]:
+    """Return ids as ints (numpy has its own), or say what is none."""
+    if not isinstance(ids, Iterable) or isinstance(ids, str | bytes):
+        raise VocabularyError(f"the {kind} ids must be a list of ints, not {shown(ids)}")
+    kept = tuple(ids)
+    for i in kept:
+        if isinstance(i, bool) or not isinstance(i, Integral):
+            raise VocabularyError(f"a {kind} id must be an int, not {shown(i)}")
+    return tuple(map(int, kept))
+
+
 def _check_ids(kind: str, ids: Iterable[int], size: int) -> None:
     """Raise VocabularyError for an id that is not in the vocabulary."""
     for i in ids:
         if not 0 <= i < size:
-            raise VocabularyError(f"{kind} id {i} is outside the vocabulary: pass an id from 0 to {size - 1}")
+            allowed = f"pass an id from 0 to {size - 1}" if size else "it has no tokens at all"
+            raise VocabularyError(f"{kind} id {shown(i)} is outside the vocabulary: {allowed}")
 
 
 def _digest(table: TokenTable, stop_ids: tuple[int, ...]) -> str:

@@ -10,6 +10,7 @@ import os
 import re
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ import torch
 from structgen.decode.fetch import MODEL_NAME, fetch_default_model
 from structgen.decode.gguf import read_gguf
 from structgen.decode.quiet import quiet_transformers
-from structgen.decode.transformers_target import check_model
-from structgen.errors import OptionError
+from structgen.decode.transformers_target import check_model, logits_width
+from structgen.errors import OptionError, VocabularyError, shown
+from structgen.vocabulary import Vocabulary
 
 _DTYPES = {
     "float64": torch.float64,
@@ -68,8 +70,8 @@ def load_model(name: str | os.PathLike[str] | None = None, *, device: str = "aut
     """
     where = _device(device)
     wanted = _dtype(dtype, where)
-    source = MODEL_NAME if name is None else os.fspath(name)
-    path = fetch_default_model() if source == MODEL_NAME else Path(source).expanduser()
+    source = MODEL_NAME if name is None else _source(name)
+    path = fetch_default_model() if source == MODEL_NAME else _path(source)
     model, tokenizer = _by_name(path, source, wanted)
     check_model(model)
     folder = path if (path / "config.json").is_file() else None
@@ -90,6 +92,63 @@ def wrap_model(model: Any, tokenizer: Any) -> LoadedModel:
     return LoadedModel(model, tokenizer, str(getattr(model.config, "_name_or_path", "") or type(model).__name__))
 
 
+def check_tokenizer(vocabulary: Vocabulary, model: Any) -> None:
+    """Refuse a vocabulary with tokens that the model gives no logit.
+
+    One that is smaller than the logits is no sign of a mistake: models are padded to round sizes.
+
+    Raises:
+        VocabularyError: text, or the end of a text, lies beyond the logits.
+    """
+    width = logits_width(model)
+    needed = max(vocabulary.highest_spelling, min(vocabulary.stop_ids, default=0)) + 1
+    # Special tokens that somebody added are never drawn; but a mask may not have more words of 32 bits than the logits.
+    if needed <= width and -(-vocabulary.size // 32) <= -(-width // 32):
+        return
+    raise VocabularyError(
+        f"the tokenizer has {vocabulary.size} tokens and the model scores only {width}: load the tokenizer that "
+        f"belongs to the model, or call model.resize_token_embeddings({vocabulary.size}) if tokens "
+        "were added to it on purpose"
+    )
+
+
+def check_readable(token_ids: Sequence[int], model: Any) -> None:
+    """Refuse token ids that the model has no embedding for; on a GPU they would end the process.
+
+    Raises:
+        VocabularyError: an id is too high.
+    """
+    table = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
+    size = getattr(table, "num_embeddings", None)
+    if size is not None and max(token_ids) >= size:
+        raise VocabularyError(
+            f"the prompt becomes token id {max(token_ids)} and the model reads ids from 0 to {size - 1}: load the "
+            "tokenizer that belongs to the model"
+        )
+
+
+def _source(name: object) -> str:
+    if not isinstance(name, str | os.PathLike):
+        raise OptionError(f"a model cannot be loaded by {shown(name)}, of type {type(name).__name__}; {_ACCEPTED}")
+    source = os.fspath(name)
+    if not isinstance(source, str) or not source.strip():
+        raise OptionError(f"a model cannot be loaded by {shown(source)}; {_ACCEPTED}")
+    return source
+
+
+def _path(source: str) -> Path:
+    try:
+        path = Path(source).expanduser()
+        path.is_file()
+    except (
+        OSError,
+        ValueError,
+        RuntimeError,
+    ) as error:  # too long, a zero byte or half a character in it, no such user
+        raise OptionError(f"there is no file or folder {shown(source)} ({shown(error)}); {_ACCEPTED}") from error
+    return path
+
+
 def _by_name(path: Path, source: str, dtype: torch.dtype | str) -> tuple[Any, Any]:
     if path.is_dir():
         return _from_folder(path, dtype)
@@ -99,7 +158,7 @@ def _by_name(path: Path, source: str, dtype: torch.dtype | str) -> tuple[Any, An
         raise OptionError(f"{path} is a file, but not a .gguf file; {_ACCEPTED}")
     looks_like_path = source.startswith((".", "~", "/")) or path.suffix.lower() == ".gguf" or "\\" in source
     if looks_like_path or not _HUB_ID.fullmatch(source):
-        raise OptionError(f"there is no file or folder {source!r}; {_ACCEPTED}")
+        raise OptionError(f"there is no file or folder {shown(source)}; {_ACCEPTED}")
     return _from_hub(source, dtype)
 
 
@@ -169,24 +228,26 @@ def _prepare(model: Any, device: torch.device) -> Any:
 
 
 def _device(name: str) -> torch.device:
-    if name == "auto":
+    if isinstance(name, str) and name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-    except (RuntimeError, TypeError) as error:
-        raise OptionError(f"device {name!r} is unknown; use 'auto', 'cpu', 'cuda' or 'cuda:1'") from error
+    except Exception as error:  # torch's own error classes, and what a value of another type gives
+        raise OptionError(f"device {shown(name)} is unknown; use 'auto', 'cpu', 'cuda' or 'cuda:1'") from error
     if device.type == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if (device.index or 0) >= count:
-            raise OptionError(f"device {name!r} does not exist: torch sees {count} CUDA devices; use device='auto'")
+            raise OptionError(
+                f"device {shown(name)} does not exist: torch sees {count} CUDA devices; use device='auto'"
+            )
     return device
 
 
 def _dtype(name: str, device: torch.device) -> torch.dtype | str:
-    if name == "auto":
+    if isinstance(name, str) and name == "auto":
         return torch.float32 if device.type == "cpu" else "auto"
-    if name not in _DTYPES:
-        raise OptionError(f"dtype {name!r} is unknown; use 'auto' or one of {', '.join(_DTYPES)}")
+    if not isinstance(name, str) or name not in _DTYPES:
+        raise OptionError(f"dtype {shown(name)} is unknown; use 'auto' or one of {', '.join(_DTYPES)}")
     return _DTYPES[name]
 
 

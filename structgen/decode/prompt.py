@@ -9,7 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from structgen.errors import OptionError
+from structgen.errors import OptionError, shown
+
+# What chat templates know; another role is silently left out by some of them.
+_ROLES = ("system", "user", "assistant", "tool", "developer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +90,23 @@ def _checked_messages(tokenizer: Any, prompt: Sequence[Mapping[str, Any]]) -> li
     if not prompt:
         raise OptionError("the list of chat messages is empty")
     for index, message in enumerate(prompt):
-        if not isinstance(message, Mapping) or not {"role", "content"} <= set(message):
-            raise OptionError(f"chat message {index} must be a dict with 'role' and 'content', not {message!r}")
+        _check_message(index, message)
     if not getattr(tokenizer, "chat_template", None):
         raise OptionError(
             "this tokenizer has no chat template, so it cannot read chat messages; pass text or structgen.Raw(text)"
         )
     return [dict(message) for message in prompt]
+
+
+def _check_message(index: int, message: object) -> None:
+    """Refuse a chat message that a template would read as something else, or not at all."""
+    if not isinstance(message, Mapping) or not {"role", "content"} <= set(message):
+        raise OptionError(f"chat message {index} must be a dict with 'role' and 'content', not {shown(message)}")
+    role, content = message["role"], message["content"]
+    if not isinstance(role, str) or role not in _ROLES:
+        raise OptionError(f"the role of chat message {index} is {shown(role)}: use one of {', '.join(_ROLES)}")
+    # An assistant that calls tools may have nothing to say.
+    if not isinstance(content, str) and not (content is None and "tool_calls" in message):
+        raise OptionError(
+            f"the content of chat message {index} must be a string, not {shown(content)}; join parts into one text"
+        )

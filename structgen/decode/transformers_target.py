@@ -33,7 +33,7 @@ class TransformersTarget:
         self._cache_argument = _cache_argument(model)
         self._cache: Any = None
         self._num_cached_tokens = 0
-        self._logits_width = _logits_width(model)
+        self._logits_width = logits_width(model)
         self._device = torch.device(model.device)
 
     @property
@@ -119,7 +119,7 @@ def check_model(model: Any) -> None:
             "use a model with attention layers only"
         )
     _cache_argument(model)
-    _logits_width(model)
+    logits_width(model)
 
 
 def _cache_argument(model: Any) -> str:
@@ -142,7 +142,8 @@ def _call_options(model: Any) -> dict[str, Any]:
     return options
 
 
-def _logits_width(model: Any) -> int:
+def logits_width(model: Any) -> int:
+    """Return how many entries one row of logits has."""
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     if head is not None and hasattr(head, "weight"):
         return int(head.weight.shape[0])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import os
 import threading
 import warnings
 import weakref
@@ -18,7 +19,8 @@ import numpy as np
 from platformdirs import user_cache_path
 
 from structgen.array_store import ArrayLayout, ArrayStore
-from structgen.config import Limits
+from structgen.config import Limits, check_count
+from structgen.errors import OptionError, shown
 from structgen.grammar.build import build_automaton
 from structgen.grammar.canonical import canonical_text
 from structgen.grammar.core import ROW_ARRAYS
@@ -47,23 +49,35 @@ class CacheOutcome(enum.StrEnum):
 class CompileCache:
     """A cache of automata; thread-safe, one compilation per key at a time."""
 
-    def __init__(self, directory: Path | None = None, *, max_automata: int = 64, max_disk_mb: int = 256) -> None:
+    def __init__(
+        self, directory: str | os.PathLike[str] | None = None, *, max_automata: int = 64, max_disk_mb: int = 256
+    ) -> None:
         """Start empty.
 
         Args:
             directory: where rows are kept for later processes, None for memory only.
             max_automata: how many automata stay in memory.
             max_disk_mb: bound on what lies in the directory, in MiB; what was used longest ago goes.
+
+        Raises:
+            OptionError: an argument is of another type, or a bound is too small.
         """
-        self.directory = directory
+        self.directory = _folder(directory)
+        check_count("max_automata", max_automata)
+        check_count("max_disk_mb", max_disk_mb, minimum=0)
         self.max_automata = max_automata
         self.max_disk_mb = max_disk_mb
-        self._disk = ArrayStore(directory, sources=_SOURCES, max_bytes=max_disk_mb << 20)
+        self._disk = ArrayStore(self.directory, sources=_SOURCES, max_bytes=max_disk_mb << 20)
         self._automata: Memo[str, TokenAutomaton] = Memo(max_automata)
         self._shared: Memo[str, tuple[VocabularyScans, Spelling]] = Memo(_MAX_VOCABULARIES)
         self._lock = threading.Lock()
         self._num_builds: OrderedDict[str, int] = OrderedDict()
         self._num_stored_rows: weakref.WeakKeyDictionary[TokenAutomaton, int] = weakref.WeakKeyDictionary()
+
+    def __repr__(self) -> str:
+        """Show where it is and its bounds."""
+        where = "memory only" if self.directory is None else repr(str(self.directory))
+        return f"CompileCache({where}, max_automata={self.max_automata}, max_disk_mb={self.max_disk_mb})"
 
     @classmethod
     def of_user(cls) -> CompileCache:
@@ -132,3 +146,12 @@ class CompileCache:
 def key_text(grammar: Grammar, vocabulary: Vocabulary, limits: Limits) -> str:
     """Return the text that a cache entry is for."""
     return f"rows\nvocabulary {vocabulary.digest}\nlimits {limits}\n{canonical_text(grammar)}"
+
+
+def _folder(directory: object) -> Path | None:
+    if directory is None:
+        return None
+    path = os.fspath(directory) if isinstance(directory, str | os.PathLike) else None
+    if not isinstance(path, str):
+        raise OptionError(f"the directory of a CompileCache must be a path or None, not {shown(directory)}")
+    return Path(path)

@@ -6,6 +6,7 @@ import enum
 import threading
 
 from structgen.config import Limits
+from structgen.errors import OptionError, shown
 from structgen.grammar.build import build_automaton
 from structgen.grammar.cache import CompileCache
 from structgen.grammar.ir import Grammar
@@ -55,7 +56,12 @@ def compile_grammar(
         UnsatisfiableError: no text belongs to the grammar.
         VocabularyError: no sequence of tokens spells any text of it.
         LimitError: a limit was passed.
+        OptionError: limits are no Limits, or the cache is no CompileCache.
     """
+    if limits is not None and not isinstance(limits, Limits):
+        raise OptionError(f"limits must be Limits or None, such as Limits(compile_seconds=5), not {shown(limits)}")
+    if cache is not None and not isinstance(cache, CompileCache | UserCache):
+        raise OptionError(f"cache must be a CompileCache or None, such as CompileCache('folder'), not {shown(cache)}")
     limits = limits or Limits()
     used = shared_cache() if isinstance(cache, UserCache) else cache
     if used is not None:

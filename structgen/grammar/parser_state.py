@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Protocol
 
-from structgen.errors import OptionError, TokenRejectedError
+from structgen.errors import OptionError, TokenRejectedError, shown
 from structgen.kernels.trie_walk import Ints
 from structgen.vocabulary import Vocabulary
 
@@ -62,6 +63,11 @@ class ParserState:
         self._token_ids: list[int] = []
         self._is_finished = False
 
+    def __repr__(self) -> str:
+        """Show how far the walk is, whether the text may end, and what is open."""
+        end = "may end" if self.is_accepting else "not at an end"
+        return f"ParserState({len(self._token_ids)} tokens taken, {end}, {self.description})"
+
     @property
     def automaton(self) -> Automaton:
         """The automaton that is walked."""
@@ -103,6 +109,8 @@ class ParserState:
 
     def mask_within(self, budget: int) -> Ints:
         """Return the legal tokens after which budget - 1 more tokens are enough to end; stop ids stay as in mask()."""
+        if type(budget) is not int:
+            budget = _whole("budget", budget)
         if self._is_finished:
             return self._automaton.end_mask
         return self._automaton.mask_within(self.configuration, budget)
@@ -113,6 +121,8 @@ class ParserState:
 
     def allows(self, token_id: int) -> bool:
         """Return whether a token is legal here."""
+        if type(token_id) is not int:
+            token_id = _whole("token_id", token_id)
         if not 0 <= token_id < self._automaton.vocabulary.size:
             return False
         return bool(int(self.mask()[token_id >> 5]) >> (token_id & 31) & 1)
@@ -122,7 +132,13 @@ class ParserState:
 
         Raises:
             TokenRejectedError: it is illegal here; the state is unchanged.
+            OptionError: it is no int.
         """
+        if type(token_id) is not int:
+            token_id = _whole("token_id", token_id)
+        if not 0 <= token_id < self._automaton.vocabulary.size:
+            last = self._automaton.vocabulary.size - 1
+            raise TokenRejectedError(token_id, f"token {shown(token_id)} is none of the vocabulary, 0 to {last}")
         if self._is_finished:
             raise TokenRejectedError(token_id, f"token {token_id} comes after the end: roll back first")
         if token_id in self._automaton.vocabulary.stop_ids:
@@ -139,9 +155,18 @@ class ParserState:
         self._token_ids.append(token_id)
 
     def rollback(self, num_tokens: int) -> None:
-        """Undo the last num_tokens tokens."""
+        """Undo the last num_tokens tokens.
+
+        Raises:
+            OptionError: it is not an int from 0 to the number of tokens taken.
+        """
+        if type(num_tokens) is not int:
+            num_tokens = _whole("num_tokens", num_tokens)
         if not 0 <= num_tokens <= len(self._history):
-            raise OptionError(f"cannot roll back {num_tokens} tokens: {len(self._history)} were taken")
+            raise OptionError(
+                f"cannot roll back {shown(num_tokens)} tokens: {len(self._history)} were taken, and none is negative; "
+                f"pass a number from 0 to {len(self._history)}"
+            )
         if num_tokens:
             self.configuration = self._history[-num_tokens]
             del self._history[-num_tokens:]
@@ -164,3 +189,13 @@ class ParserState:
     def forced_tokens(self) -> list[int]:
         """Return the canonical tokens of the forced bytes: a draft, not a promise."""
         return self._automaton.vocabulary.encode(self.forced_bytes())
+
+
+def _whole(name: str, value: object) -> int:
+    """Return an integer of numpy or torch as an int, and refuse what is none."""
+    if not hasattr(value, "__index__") or isinstance(value, bool):
+        raise OptionError(f"{name} must be an int, not {shown(value)}")
+    try:
+        return operator.index(value)
+    except Exception as error:  # a tensor of several elements, or of floats
+        raise OptionError(f"{name} must be an int, not {shown(value)}") from error

@@ -62,6 +62,13 @@ class TokenAutomaton:
         self._lock = threading.Lock()
         self._core = make_core()
 
+    def __repr__(self) -> str:
+        """Show the sizes that say which automaton this is."""
+        return (
+            f"TokenAutomaton(terminals={self._core.num_terminals}, vocabulary={self.vocabulary.size} tokens, "
+            f"states={self._core.num_configurations}, rows={self.num_rows}, digest={self.digest[:12]!r})"
+        )
+
     @property
     def vocabulary(self) -> Vocabulary:
         """The tokens that are walked over."""

@@ -48,6 +48,14 @@ def test_string_without_a_template_is_raw() -> None:
         ([], "empty"),
         ([{"role": "user"}], "chat message 0"),
         (["hello"], "chat message 0"),
+        (
+            [{"role": "user", "content": "x"}, {"role": "usr", "content": "x"}],
+            "role of chat message 1 is 'usr': use one",
+        ),
+        ([{"role": None, "content": "x"}], "role of chat message 0 is None: use one of system, user"),
+        ([{"role": "user", "content": 5}], "content of chat message 0 must be a string, not 5"),
+        ([{"role": "user", "content": [{"type": "text", "text": "x"}]}], "join parts into one text"),
+        ([{"role": "user", "content": None}], "must be a string, not None"),
         (b"hello", "not bytes"),
         (7, "not int"),
         (Raw(3), "Raw takes a string"),  # type: ignore[arg-type]

@@ -92,3 +92,37 @@ def test_digest_follows_every_part():
     assert hash(base) == hash(same)
     assert len({base, same, *others}) == 1 + len(others)
     assert len(base.digest) == 64
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        (["a"], r"token 0 must be bytes, not 'a': text.encode\(\)"),
+        ([b"a", None], "token 1 must be bytes, not None"),
+        ([b"a", 3], "token 1 must be bytes, not 3"),
+        (5, "a list with the bytes of each token, not 5"),
+        (b"abc", "a list with the bytes of each token"),
+        ("abc", "a list with the bytes of each token"),
+        (None, "a list with the bytes of each token"),
+    ],
+)
+def test_what_is_no_table_of_bytes_is_refused(tokens, message):
+    """A number is not so many zero bytes, and a text not a list of letters."""
+    with pytest.raises(structgen.errors.VocabularyError, match=message):
+        Vocabulary.from_bytes(tokens)
+
+
+@pytest.mark.parametrize("ids", [5, None, "0", ["0"], [None], [0.0], [True]])
+def test_ids_are_ints_in_a_list(ids):
+    """Stop and special ids, and the ids that are looked up."""
+    for name in ("stop_ids", "special_ids"):
+        with pytest.raises(structgen.errors.VocabularyError, match=f"{name[:-4]} id"):
+            Vocabulary.from_bytes([b"a", b"b"], **{name: ids})
+    with pytest.raises(structgen.errors.VocabularyError, match="token id"):
+        Vocabulary.from_bytes([b"a", b"b"]).decode(ids)
+
+
+def test_encode_takes_bytes():
+    """A text is told how to become some."""
+    with pytest.raises(structgen.errors.VocabularyError, match=r"takes bytes, not str: text.encode\(\)"):
+        Vocabulary.from_bytes([b"a"]).encode("a")
