@@ -5,16 +5,22 @@ They hold what was written and nothing that is computed from it; `output_type.lo
 
 from __future__ import annotations
 
+import enum
+import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 from structgen.config import Whitespace
-from structgen.errors import OptionError
+from structgen.errors import OptionError, shown
 from structgen.grammar.json_schema import SchemaSource, schema_text
 
 T = TypeVar("T")
 LarkLexer = Literal["dynamic", "contextual"]
+
+# One line that ends like the name of a file: no schema does, and no grammar without a colon before that.
+_PATH = re.compile(r"(?:[A-Za-z]:[\\/])?[^\n:{\"]*\.(?:json|schema|lark|ebnf|g|txt|ya?ml)")
 
 
 class OutputDeclaration(Generic[T]):
@@ -48,6 +54,12 @@ class JsonSchema(OutputDeclaration[Any]):
             LimitError: it is nested too deeply, or holds an integer of very many digits.
             OptionError: it is neither data nor text.
         """
+        _refuse_path("JsonSchema", "the schema", schema)
+        if isinstance(schema, type):
+            raise OptionError(
+                f"JsonSchema takes a schema, not the class {schema.__name__}; a class is an output type by itself, as "
+                f"in model.generate({schema.__name__}, prompt)"
+            )
         object.__setattr__(self, "text", schema_text(schema))
         object.__setattr__(self, "whitespace", Whitespace(whitespace))
 
@@ -60,12 +72,20 @@ class Regex(OutputDeclaration[str]):
 
     def __post_init__(self) -> None:
         """Refuse what is no text."""
+        if isinstance(self.pattern, re.Pattern):
+            raise OptionError(
+                "Regex takes the text of an expression, not a compiled one: write Regex(pattern.pattern), its flags in "
+                "the text, such as (?i)"
+            )
         _check_text("the pattern of Regex", self.pattern)
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Choice(OutputDeclaration[T]):
-    """One of a few answers, each written as str(item) gives it; the value is the chosen item.
+    """One of a few answers; the value is the chosen item.
+
+    An item is written as str(item) gives it, a member of an Enum as its value. The class of an Enum stands for its
+    members.
 
     Attributes:
         items: the answers.
@@ -82,16 +102,18 @@ class Choice(OutputDeclaration[T]):
             OptionError: there is none, or two are written alike, or one is empty or no text.
         """
         if not isinstance(items, Iterable):
-            raise OptionError(f"Choice takes the items in one list, not {type(items).__name__}")
+            raise OptionError(f"Choice takes the items in one list, not {shown(items)}")
         if isinstance(items, str | bytes | Mapping):
-            raise OptionError(f"Choice takes a list of answers, such as Choice(['yes', 'no']), not {items!r}")
+            raise OptionError(f"Choice takes a list of answers, such as Choice(['yes', 'no']), not {shown(items)}")
+        if not isinstance(exact, bool):
+            raise OptionError(f"exact must be True or False, not {shown(exact)}")
         kept = tuple(items)
-        texts = [_written(item) for item in kept]
+        texts = [written(item) for item in kept]
         if not kept or "" in texts:
             raise OptionError("Choice needs at least one item, and none that is written as the empty text")
         twice = sorted({text for text in texts if texts.count(text) > 1}) if len(set(texts)) < len(texts) else []
         if twice:
-            raise OptionError(f"Choice needs items that are written differently; these occur twice: {twice[:3]}")
+            raise OptionError(f"Choice needs items that are written differently; these occur twice: {shown(twice[:3])}")
         object.__setattr__(self, "items", kept)
         object.__setattr__(self, "exact", exact)
 
@@ -120,12 +142,13 @@ class Lark(OutputDeclaration[Any]):
         Raises:
             OptionError: the lexer is neither "dynamic" nor "contextual", or an argument is of another type.
         """
+        _refuse_path("Lark", "the grammar", grammar)
         _check_text("the grammar of Lark", grammar)
         _check_text("start", start)
         if not isinstance(parse, bool):
-            raise OptionError(f"parse must be True or False, not {parse!r}")
-        if lexer not in ("dynamic", "contextual"):
-            raise OptionError(f"{lexer!r} is no lexer: use 'dynamic' or 'contextual'")
+            raise OptionError(f"parse must be True or False, not {shown(parse)}")
+        if not isinstance(lexer, str) or lexer not in ("dynamic", "contextual"):
+            raise OptionError(f"{shown(lexer)} is no lexer: use 'dynamic' or 'contextual'")
         object.__setattr__(self, "grammar", grammar)
         object.__setattr__(self, "start", start)
         object.__setattr__(self, "lexer", lexer)
@@ -137,17 +160,28 @@ def _check_text(what: str, value: object) -> None:
         raise OptionError(f"{what} must be a string, not {type(value).__name__}")
 
 
-def _written(item: object) -> str:
+def _refuse_path(declaration: str, what: str, value: object) -> None:
+    """Refuse the name of a file where its text is meant."""
+    if isinstance(value, os.PathLike) or (isinstance(value, str) and _PATH.fullmatch(value)):
+        raise OptionError(
+            f"{shown(value)} looks like the name of a file, and {declaration} takes the text of {what}: "
+            "read it, with pathlib.Path(...).read_text()"
+        )
+
+
+def written(item: object) -> str:
     """Return how an item of a Choice is written.
 
     Raises:
         OptionError: it cannot be written in UTF-8, or has too many digits.
     """
     try:
-        text = str(item)
+        text = str(item.value if isinstance(item, enum.Enum) else item)
         text.encode()
     except UnicodeEncodeError as error:
-        raise OptionError(f"the item {item!r} of Choice holds a lone surrogate, which is no text; remove it") from error
-    except ValueError as error:
+        raise OptionError(
+            f"the item {shown(item)} of Choice holds a lone surrogate, which is no text; remove it"
+        ) from error
+    except Exception as error:  # code of a user, or an integer of very many digits
         raise OptionError(f"an item of Choice, of type {type(item).__name__}, cannot be written as text") from error
     return text

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import json
 import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import lark
@@ -247,6 +249,47 @@ def test_what_is_no_type_is_refused_and_never_run(no_type: object) -> None:
     """A string is not evaluated, a function is not called, a dict is not taken for pydantic's own schema."""
     with pytest.raises(sg.UnsupportedTypeError):
         sg.check(no_type)
+
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = 2
+
+
+def test_the_members_of_an_enum_are_choices() -> None:
+    """The class stands for its members; each is written as its value, and comes back as the member."""
+    for choice in (sg.Choice(Color), sg.Choice([Color.RED, Color.BLUE])):
+        assert choice.items == (Color.RED, Color.BLUE)
+        assert [lower(choice).parse(text) for text in ("red", "2")] == [Color.RED, Color.BLUE]
+    with pytest.raises(sg.OptionError, match="at least one item"):
+        sg.Choice(enum.Enum("Nothing", {}))  # type: ignore[var-annotated]
+
+
+@pytest.mark.parametrize(
+    ("declare", "hint"),
+    [
+        (lambda: sg.JsonSchema(Range), r"not the class Range; .* model\.generate\(Range, prompt\)"),
+        (lambda: sg.JsonSchema("schemas/person.json"), r"'schemas/person.json' looks like .*read_text\(\)"),
+        (lambda: sg.JsonSchema(Path("person")), r"looks like the name of a file"),
+        (lambda: sg.Lark("my grammars/sums.lark"), r"Lark takes the text of the grammar: read it"),
+        (lambda: sg.Lark("C:\\sums.lark"), r"Lark takes the text of the grammar: read it"),
+        (lambda: sg.Lark(Path("sums")), r"looks like the name of a file"),
+        (lambda: sg.Regex(re.compile("a")), r"write Regex\(pattern\.pattern\)"),
+        (lambda: sg.Choice("abc"), r"such as Choice\(\['yes', 'no'\]\), not 'abc'"),
+        (lambda: sg.Choice(["a"], exact="yes"), "exact must be True or False, not 'yes'"),
+        (lambda: sg.Lark('start: "a"', lexer=["dynamic"]), "no lexer: use 'dynamic' or 'contextual'"),
+    ],
+)
+def test_a_likely_slip_is_told_what_to_write(declare: Callable[[], object], hint: str) -> None:
+    """What is near to a declaration, but none."""
+    with pytest.raises(sg.OptionError, match=hint):
+        declare()
+
+
+def test_what_only_looks_a_little_like_a_path_is_read() -> None:
+    """A schema and a grammar that end in the name of a file."""
+    sg.check(sg.JsonSchema('{"const": "a.json"}'))
+    sg.check(sg.Lark('start: "a" // see notes.txt'))
 
 
 @pytest.mark.parametrize("items", ["abc", b"ab", {"a": 1}])

@@ -36,6 +36,10 @@ ERRORS = [
     ("start: A\nA: /x(?=y)/", "no text matches", 2, 4),
     ("start: A\nA: /x(?=y*(?<=xy))y/", "reaches past its own place", 2, 4),
     ('start: "\\ud800"', "surrogate", 1, 8),
+    ("start: 'a'", "strings are in double quotes here, not in single ones", 1, 8),
+    ('start: b\nb: "x', "this string has no end in its line", 2, 4),
+    ('start: "a";', "';' is not expected here", 1, 11),
+    ('begin: "x"', r"another with start= \(the rules are begin\)", None, None),
 ]
 
 

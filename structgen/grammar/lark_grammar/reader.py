@@ -68,7 +68,10 @@ def read_grammar(text: str, start: str) -> Reading:
     except Exception as error:  # the loader also lets AssertionError, ValueError, KeyError, OSError and re.error out
         raise _syntax_error(error, text) from error
     if start not in reading.rules:
-        raise GrammarSyntaxError(f"the start rule {start!r} is not defined; define it, or name another with start=")
+        raise GrammarSyntaxError(
+            f"the start rule {start!r} is not defined; define it, or name another with start="
+            + (f" (the rules are {', '.join(sorted(reading.rules)[:5])})" if reading.rules else "")
+        )
     return reading
 
 
@@ -165,12 +168,24 @@ def _syntax_error(error: Exception, text: str) -> GrammarSyntaxError:
     message = _message(error)
     found = _POSITION.search(message)
     if found is not None:
-        return GrammarSyntaxError(f"Lark grammar: {message.replace(found[0], '')}", int(found[1]), int(found[2]))
+        at = int(found[1]), int(found[2])
+        said = message.replace(found[0], "").replace("Unexpected input in <string>", _unexpected(text, *at))
+        return GrammarSyntaxError(f"Lark grammar: {said}", *at)
     for name in _names_in(error, message):
         line, column = locate(name, text)
         if line is not None:
             return GrammarSyntaxError(f"Lark grammar: {message}", line, column)
     return GrammarSyntaxError(f"Lark grammar: {message}")
+
+
+def _unexpected(text: str, line: int, column: int) -> str:
+    """Say what stands where Lark reads on no further."""
+    rest = text.split("\n")[line - 1][column - 1 :]
+    if rest.startswith("'"):
+        return "strings are in double quotes here, not in single ones"
+    if rest.startswith('"'):
+        return "this string has no end in its line"
+    return f"{rest[:1]!r} is not expected here"
 
 
 def _message(error: Exception) -> str:
