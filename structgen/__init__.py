@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from structgen.grammar.cache import CompileCache
     from structgen.grammar.parser_state import ParserState
     from structgen.grammar.token_automaton import TokenAutomaton
+    from structgen.metrics import RouteMetrics
+    from structgen.partial import Partial
     from structgen.report import ReplayRecord, Report, Result
     from structgen.vocabulary import Vocabulary
 
@@ -59,6 +61,7 @@ __all__ = [
     "OptionError",
     "OutputError",
     "ParserState",
+    "Partial",
     "PenaltyScope",
     "Policy",
     "Raw",
@@ -66,6 +69,7 @@ __all__ = [
     "ReplayRecord",
     "Report",
     "Result",
+    "RouteMetrics",
     "Sampling",
     "Speculation",
     "StructgenError",
@@ -91,6 +95,8 @@ _HOMES = {
     "grammar.cache": ("CompileCache",),
     "grammar.parser_state": ("ParserState",),
     "grammar.token_automaton": ("TokenAutomaton",),
+    "metrics": ("RouteMetrics",),
+    "partial": ("Partial",),
     "report": ("ReplayRecord", "Report", "Result"),
     "vocabulary": ("Vocabulary",),
 }

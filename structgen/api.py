@@ -1,22 +1,36 @@
 """The face of the package: load a model, declare a type, get an object; or compile a type for a loop of your own.
 
-Left out so far: streaming, batches in one pass (a batch runs row by row), functions and tools.
+Left out so far: batches in one pass (a batch runs row by row), functions, several tool calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from structgen.config import Limits, Policy, Sampling, Speculation, Whitespace
-from structgen.declarations import Choice, JsonSchema, Lark, Regex
+from structgen.batch import run_rows
+from structgen.call_options import (
+    CallOptions,
+    CallSettings,
+    RunOptions,
+    TypeOptions,
+    TypeSettings,
+    settings_of,
+    split_options,
+    takes,
+)
+from structgen.config import Limits, Whitespace
+from structgen.declarations import OutputDeclaration
 from structgen.errors import OptionError
-from structgen.generator import DEFAULT_POLICY, Generator, GeneratorPool, run_rows
+from structgen.generator import Generator
+from structgen.generator_pool import GeneratorPool
 from structgen.grammar.compile import USER_CACHE, compile_grammar
 from structgen.grammar.json_schema import PropertyOrder
 from structgen.grammar.normalise import Deadline, normalise
+from structgen.metrics import Metrics, RouteMetrics
 from structgen.output_type import lower
+from structgen.partial import Partial
 from structgen.report import Result
 
 if TYPE_CHECKING:
@@ -33,23 +47,6 @@ if TYPE_CHECKING:
     from structgen.vocabulary import Vocabulary
 
 T = TypeVar("T")
-
-
-class TypeOptions(TypedDict, total=False):
-    """Options of `Model.generator`, for type checkers: the overloads below share them."""
-
-    whitespace: Whitespace | str
-    property_order: PropertyOrder
-    policy: Policy | None
-
-
-class CallOptions(TypeOptions, total=False):
-    """Options of `Model.run` and its relatives, likewise."""
-
-    sampling: Sampling | None
-    max_tokens: int | None
-    seed: int | None
-    speculation: Speculation | None
 
 
 def load(name: str | os.PathLike[str] | None = None, *, device: str = "auto", dtype: str = "auto") -> Model:
@@ -138,7 +135,8 @@ class Model:
 
     def _start(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._generators = GeneratorPool(runtime)
+        self._metrics = Metrics()
+        self._generators = GeneratorPool(runtime, self._metrics)
 
     def __repr__(self) -> str:
         """Show the name, the device and the dtype."""
@@ -164,177 +162,123 @@ class Model:
         """The transformers tokenizer."""
         return self._runtime.loaded.tokenizer
 
+    @property
+    def metrics(self) -> Mapping[str, RouteMetrics]:
+        """What the calls so far took, by route; a call without `route` counts under the name of its output type."""
+        return self._metrics.snapshot()
+
     @overload
-    def generator(self, output_type: type[T] | Choice[T], **options: Unpack[TypeOptions]) -> Generator[T]: ...
+    def generator(
+        self, output_type: type[T] | OutputDeclaration[T], **options: Unpack[TypeOptions]
+    ) -> Generator[T]: ...
 
     @overload
     def generator(self, output_type: TypeForm[T], **options: Unpack[TypeOptions]) -> Generator[T]: ...
 
-    @overload
-    def generator(self, output_type: Regex | JsonSchema | Lark, **options: Unpack[TypeOptions]) -> Generator[Any]: ...
-
-    def generator(
-        self,
-        output_type: Any,
-        *,
-        whitespace: Whitespace | str = Whitespace.SPACED,
-        property_order: PropertyOrder = "declared",
-        policy: Policy | None = DEFAULT_POLICY,
-    ) -> Generator[Any]:
+    @takes(TypeSettings)
+    def generator(self, output_type: Any, **options: Unpack[TypeOptions]) -> Generator[Any]:
         """Return a generator of one type, compiled now and called as often as wanted.
 
         Args:
-            output_type: what is wanted.
-            whitespace: style of JSON texts: "compact", "spaced", "pretty" or "any"; a JsonSchema's own comes first.
-            property_order: "declared", or "any" for keys in every order.
-            policy: bounds on runs of digits and of white space; None is the exact language.
+            output_type: what is wanted: a Python type, str for free text, or a JsonSchema, Regex, Choice or Lark.
+            options: how it is compiled, see TypeSettings.
 
         Raises:
             DeclareError: the type has no exact grammar.
             CompileError: no text fits, or the vocabulary cannot spell any.
+            OptionError: an option is misspelt or out of range.
         """
-        if (style := Whitespace(whitespace)) is Whitespace.AUTO:
-            raise OptionError("whitespace='auto' is not there yet: use 'spaced', 'compact', 'pretty' or 'any'")
-        return self._generators.get(output_type, style, property_order, policy)
+        return self._generators.get(output_type, settings_of(TypeSettings, options))
+
+    def _bind(self, output_type: Any, options: Mapping[str, Any]) -> tuple[Generator[Any], RunOptions]:
+        """Return the generator for a call, and what is left of its options once all have been checked."""
+        type_options, run_options = split_options(options)
+        return self._generators.get(output_type, settings_of(TypeSettings, type_options)), run_options
 
     @overload
-    def run(self, output_type: type[T] | Choice[T], prompt: Prompt, **options: Unpack[CallOptions]) -> Result[T]: ...
+    def run(
+        self, output_type: type[T] | OutputDeclaration[T], prompt: Prompt, **options: Unpack[CallOptions]
+    ) -> Result[T]: ...
 
     @overload
     def run(self, output_type: TypeForm[T], prompt: Prompt, **options: Unpack[CallOptions]) -> Result[T]: ...
 
-    @overload
-    def run(
-        self,
-        output_type: Regex | JsonSchema | Lark,
-        prompt: Prompt,
-        **options: Unpack[CallOptions],
-    ) -> Result[Any]: ...
-
-    def run(  # noqa: PLR0913 - the options of a call, keyword-only
-        self,
-        output_type: Any,
-        prompt: Prompt,
-        *,
-        sampling: Sampling | None = None,
-        max_tokens: int | None = None,
-        seed: int | None = None,
-        speculation: Speculation | None = None,
-        whitespace: Whitespace | str = Whitespace.SPACED,
-        property_order: PropertyOrder = "declared",
-        policy: Policy | None = DEFAULT_POLICY,
-    ) -> Result[Any]:
-        """Return an object of the type with text, tokens and report; options as in `generator` and `Generator.run`."""
-        generator = self.generator(output_type, whitespace=whitespace, property_order=property_order, policy=policy)
-        return generator.run(prompt, sampling=sampling, max_tokens=max_tokens, seed=seed, speculation=speculation)
+    @takes(CallSettings, TypeSettings)
+    def run(self, output_type: Any, prompt: Prompt, **options: Unpack[CallOptions]) -> Result[Any]:
+        """Return an object of the type with text, tokens and report; options as in `Generator.run` and `generator`."""
+        generator, run_options = self._bind(output_type, options)
+        return generator.run(prompt, **run_options)
 
     @overload
-    def generate(self, output_type: type[T] | Choice[T], prompt: Prompt, **options: Unpack[CallOptions]) -> T: ...
+    def generate(
+        self, output_type: type[T] | OutputDeclaration[T], prompt: Prompt, **options: Unpack[CallOptions]
+    ) -> T: ...
 
     @overload
     def generate(self, output_type: TypeForm[T], prompt: Prompt, **options: Unpack[CallOptions]) -> T: ...
 
-    @overload
-    def generate(
-        self,
-        output_type: Regex | JsonSchema | Lark,
-        prompt: Prompt,
-        **options: Unpack[CallOptions],
-    ) -> Any: ...
-
-    def generate(  # noqa: PLR0913 - the options of a call, keyword-only
-        self,
-        output_type: Any,
-        prompt: Prompt,
-        *,
-        sampling: Sampling | None = None,
-        max_tokens: int | None = None,
-        seed: int | None = None,
-        speculation: Speculation | None = None,
-        whitespace: Whitespace | str = Whitespace.SPACED,
-        property_order: PropertyOrder = "declared",
-        policy: Policy | None = DEFAULT_POLICY,
-    ) -> Any:
+    @takes(CallSettings, TypeSettings)
+    def generate(self, output_type: Any, prompt: Prompt, **options: Unpack[CallOptions]) -> Any:
         """Return an object of the type: the value of `run`, with the same options."""
-        generator = self.generator(output_type, whitespace=whitespace, property_order=property_order, policy=policy)
-        return generator(prompt, sampling=sampling, max_tokens=max_tokens, seed=seed, speculation=speculation)
+        generator, run_options = self._bind(output_type, options)
+        return generator(prompt, **run_options)
+
+    @overload
+    def stream(
+        self, output_type: type[T] | OutputDeclaration[T], prompt: Prompt, **options: Unpack[CallOptions]
+    ) -> Iterator[Partial[T]]: ...
+
+    @overload
+    def stream(
+        self, output_type: TypeForm[T], prompt: Prompt, **options: Unpack[CallOptions]
+    ) -> Iterator[Partial[T]]: ...
+
+    @takes(CallSettings, TypeSettings)
+    def stream(self, output_type: Any, prompt: Prompt, **options: Unpack[CallOptions]) -> Iterator[Partial[Any]]:
+        """Return the text of `run` as it comes: a Partial whenever there is more of it, the last one complete.
+
+        Type, options and prompt are checked at once; the model runs as the iterator is read.
+        """
+        generator, run_options = self._bind(output_type, options)
+        return generator.stream(prompt, **run_options)
 
     @overload
     def generate_batch(
-        self,
-        output_type: type[T] | Choice[T],
-        prompts: Iterable[Prompt],
-        **options: Unpack[CallOptions],
+        self, output_type: type[T] | OutputDeclaration[T], prompts: Iterable[Prompt], **options: Unpack[CallOptions]
     ) -> list[T]: ...
 
     @overload
     def generate_batch(
-        self,
-        output_type: TypeForm[T],
-        prompts: Iterable[Prompt],
-        **options: Unpack[CallOptions],
+        self, output_type: TypeForm[T], prompts: Iterable[Prompt], **options: Unpack[CallOptions]
     ) -> list[T]: ...
 
-    @overload
-    def generate_batch(
-        self,
-        output_type: Regex | JsonSchema | Lark,
-        prompts: Iterable[Prompt],
-        **options: Unpack[CallOptions],
-    ) -> list[Any]: ...
-
-    def generate_batch(  # noqa: PLR0913 - the options of a call, keyword-only
-        self,
-        output_type: Any,
-        prompts: Iterable[Prompt],
-        *,
-        sampling: Sampling | None = None,
-        max_tokens: int | None = None,
-        seed: int | None = None,
-        speculation: Speculation | None = None,
-        whitespace: Whitespace | str = Whitespace.SPACED,
-        property_order: PropertyOrder = "declared",
-        policy: Policy | None = DEFAULT_POLICY,
-    ) -> list[Any]:
+    @takes(CallSettings, TypeSettings)
+    def generate_batch(self, output_type: Any, prompts: Iterable[Prompt], **options: Unpack[CallOptions]) -> list[Any]:
         """Return one object per prompt, in order; the options are those of `run`, a seed is used for every row.
 
         Raises:
             BatchError: some rows failed; every row was tried, and the error has what the others gave.
         """
-        if isinstance(prompts, str):
+        if isinstance(prompts, str) or not isinstance(prompts, Iterable):
             raise OptionError("generate_batch takes a list of prompts; for one prompt there is generate")
-        generator = self.generator(output_type, whitespace=whitespace, property_order=property_order, policy=policy)
-        call = partial(generator, sampling=sampling, max_tokens=max_tokens, seed=seed, speculation=speculation)
-        return run_rows([partial(call, prompt) for prompt in prompts])
+        generator, run_options = self._bind(output_type, options)
+        return run_rows([partial(generator, prompt, **run_options) for prompt in prompts])
 
-    def run_batch(  # noqa: PLR0913 - the options of a call, keyword-only
-        self,
-        requests: Iterable[tuple[Any, Prompt]],
-        *,
-        sampling: Sampling | None = None,
-        max_tokens: int | None = None,
-        seed: int | None = None,
-        speculation: Speculation | None = None,
-        whitespace: Whitespace | str = Whitespace.SPACED,
-        property_order: PropertyOrder = "declared",
-        policy: Policy | None = DEFAULT_POLICY,
-    ) -> list[Result[Any]]:
+    @takes(CallSettings, TypeSettings)
+    def run_batch(self, requests: Iterable[tuple[Any, Prompt]], **options: Unpack[CallOptions]) -> list[Result[Any]]:
         """Return one result per (output type, prompt), in order; every type is compiled before the first row runs.
 
         Raises:
             BatchError: some rows failed; every row was tried, and the error has what the others gave.
         """
-        make = partial(self.generator, whitespace=whitespace, property_order=property_order, policy=policy)
-        rows = [(make(output_type), prompt) for output_type, prompt in map(_pair, requests)]
-
-        def run(generator: Generator[Any], prompt: Prompt) -> Result[Any]:
-            return generator.run(prompt, sampling=sampling, max_tokens=max_tokens, seed=seed, speculation=speculation)
-
-        return run_rows([partial(run, generator, prompt) for generator, prompt in rows])
+        if isinstance(requests, str) or not isinstance(requests, Iterable):
+            raise OptionError("run_batch takes a list of pairs (output type, prompt)")
+        rows = [(*self._bind(output_type, options), prompt) for output_type, prompt in map(_pair, requests)]
+        return run_rows([partial(generator.run, prompt, **run_options) for generator, run_options, prompt in rows])
 
 
 def _pair(request: object) -> tuple[Any, Any]:
     """Return a row of run_batch as (output type, prompt)."""
     if not isinstance(request, tuple | list) or len(request) != 2:
-        raise OptionError(f"run_batch takes pairs (output type, prompt), not {request!r:.60}")
+        raise OptionError(f"run_batch takes pairs (output type, prompt), not {type(request).__name__}")
     return request[0], request[1]

@@ -9,17 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from functools import partial
+from typing import Any, Generic, TypeVar, overload
 
 from structgen.config import Whitespace
-from structgen.declarations import Choice, JsonSchema, Lark, Regex
+from structgen.declarations import Choice, JsonSchema, Lark, Regex, written
 from structgen.errors import OptionError, OutputError
 from structgen.grammar import dfa as dfas
 from structgen.grammar import ir, lexemes
 from structgen.grammar.json_schema import PropertyOrder, Style, lower_schema
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
+from structgen.json_reader import read_json
+from structgen.partial import json_so_far, nothing_so_far
+from structgen.tools import ToolCall, ToolSet
 
 T = TypeVar("T")
 
@@ -40,6 +41,8 @@ class Declaration(Generic[T]):
         name: what to call it in messages and prompts.
         max_nesting: how deep `parse` reads JSON, None where it does not matter.
         tools: what the prompt tells the model about tools, one JSON object each in the form that chat templates take.
+        preview: text so far -> what is certain of the value, None where nothing is.
+        takes_stop: whether stop strings may end the text anywhere.
         answers: the whole answers of Choice(exact=True), which are drawn as wholes; None where tokens are drawn.
     """
 
@@ -48,6 +51,8 @@ class Declaration(Generic[T]):
     schema: str | None
     name: str
     max_nesting: int | None = None
+    preview: Callable[[str], object] = nothing_so_far
+    takes_stop: bool = False
     tools: tuple[Mapping[str, Any], ...] = ()
     answers: tuple[str, ...] | None = None
 
@@ -98,17 +103,20 @@ def lower(
         case JsonSchema(text=text, whitespace=own):
             chosen = _style(style if own is Whitespace.AUTO else own)
             grammar = lower_schema(text, whitespace=chosen, property_order=property_order)
-            return Declaration(grammar, _read_json, text, "JSON", _JSON_NESTING)
+            return Declaration(grammar, _read_json, text, "JSON", _JSON_NESTING, json_so_far)
         case Choice():
             return _lower_choice(output_type)
         case Regex(pattern=pattern):
             from structgen.grammar.regex_grammar import lower_regex
 
-            return Declaration(lower_regex(pattern), str, None, "text")
+            return Declaration(lower_regex(pattern), str, None, "text", preview=str)
         case Lark():
             return _lower_lark(output_type)
+        case ToolSet():
+            return _lower_tools(output_type, _style(style), property_order)
         case _ if output_type is str:
-            return Declaration(ir.Grammar({"text": lexemes.utf8_text()}, "text"), str, None, "str")
+            text_grammar = ir.Grammar({"text": lexemes.utf8_text()}, "text")
+            return Declaration(text_grammar, str, None, "str", preview=str, takes_stop=True)
         case _:
             return _lower_type(output_type, _style(style), property_order)
 
@@ -126,8 +134,6 @@ def _style(whitespace: Whitespace) -> Style:
 
 def _lower_type(output_type: object, style: Style, property_order: PropertyOrder) -> Declaration[Any]:
     # pydantic is imported when a Python type is first declared, so that the package itself loads quickly.
-    from pydantic import ValidationError
-
     from structgen.type_schema import type_name, type_schema
 
     adapter, schema = type_schema(output_type)
@@ -135,24 +141,8 @@ def _lower_type(output_type: object, style: Style, property_order: PropertyOrder
     grammar = lower_schema(schema, whitespace=style, property_order=property_order, closed=True)
     name = type_name(output_type)
 
-    def read(text: str) -> Any:
-        try:
-            return adapter.validate_json(text)
-        except Exception as error:  # a type's own code may raise anything; the text must not be lost with it
-            reason = f"{type(error).__name__}: {error}"
-            if isinstance(error, ValidationError):
-                reason = "; ".join(_one_line(found) for found in error.errors(include_url=False))
-            raise OutputError(
-                text, f"the text fits the schema, but the own validator of {name} refused it: {reason}"
-            ) from error
-
-    return Declaration(grammar, read, json.dumps(schema, ensure_ascii=False), name, _PYDANTIC_NESTING)
-
-
-def _one_line(found: ErrorDetails) -> str:
-    """Return one of pydantic's errors as "place: message"."""
-    place = ".".join(map(str, found["loc"]))
-    return f"{place}: {found['msg']}" if place else found["msg"]
+    read = partial(read_json, adapter, name)
+    return Declaration(grammar, read, json.dumps(schema, ensure_ascii=False), name, _PYDANTIC_NESTING, json_so_far)
 
 
 def _read_json(text: str) -> Any:
@@ -165,17 +155,28 @@ def _read_json(text: str) -> Any:
 def _lower_choice(choice: Choice[T]) -> Declaration[T]:
     if choice.exact:
         raise OptionError("Choice(exact=True) is not available yet; leave exact out: the model chooses token by token")
-    items = {str(item): item for item in choice.items}
+    items = {written(item): item for item in choice.items}
     words = [text.encode() for text in items]
     one: ir.Expr = ir.Literal(words[0]) if len(words) == 1 else ir.Lexeme(dfas.from_words(words), name="choice")
     return Declaration(ir.Grammar({"choice": one}, "choice"), items.__getitem__, None, "one of the choices")
+
+
+def _lower_tools(declared: ToolSet, style: Style, property_order: PropertyOrder) -> Declaration[list[ToolCall]]:
+    from structgen.tool_grammar import lower_tools
+
+    lowered = lower_tools(declared, whitespace=style, property_order=property_order)
+    return Declaration(
+        lowered.grammar, lowered.read, lowered.schema, "tool calls", _PYDANTIC_NESTING, tools=lowered.described
+    )
 
 
 def _lower_lark(declared: Lark) -> Declaration[Any]:
     from structgen.grammar.lark_grammar import lower_lark
 
     grammar = lower_lark(declared.grammar, declared.start, declared.lexer)
-    return Declaration(grammar, _lark_parser(declared) if declared.parse else str, None, "text")
+    if declared.parse:
+        return Declaration(grammar, _lark_parser(declared), None, "text")
+    return Declaration(grammar, str, None, "text", preview=str)
 
 
 def _lark_parser(declared: Lark) -> Callable[[str], Any]:

@@ -27,6 +27,7 @@ class ReplayRecord:
         seed: seed of the noise, drawn if none was given.
         sampling: sampling options.
         max_tokens: token budget.
+        stop: strings that end the text.
         prompt_token_ids: the prompt as the model read it.
         token_ids: what was generated.
     """
@@ -40,6 +41,7 @@ class ReplayRecord:
     seed: int
     sampling: Sampling
     max_tokens: int
+    stop: tuple[str, ...]
     prompt_token_ids: tuple[int, ...]
     token_ids: tuple[int, ...]
 
@@ -67,6 +69,7 @@ class Report:
         min_legal_mass: the smallest legal mass of a step, 1 if no step was measured.
         num_measured_steps: steps behind these two. Where the end was the only choice no pass is made, nothing measured.
         truncated: whether the budget cut anything: a step's legal tokens, or a text that could have gone on.
+        stopped_by: the stop string that ended the text, None if none did.
         record: what is needed to run it again.
     """
 
@@ -86,6 +89,7 @@ class Report:
     min_legal_mass: float
     num_measured_steps: int
     truncated: bool
+    stopped_by: str | None
     record: ReplayRecord
 
     @property

@@ -12,8 +12,8 @@ import pytest
 from pydantic import BaseModel
 
 import structgen as sg
-from structgen import generator as generators
-from structgen.generator import identity
+from structgen import generator_pool as generators
+from structgen.generator_pool import identity
 from tiny_tokenizer import byte_tokenizer, tiny_llama
 
 

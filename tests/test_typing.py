@@ -19,7 +19,7 @@ def use(m: sg.Model) -> None:
     reveal_type(m.generate(int | None, "x"))  # int | None
     reveal_type(m.generate(Literal["a"], "x", policy=None))  # Literal['a']
     reveal_type(m.generate(sg.Choice([1, 2]), "x"))  # int
-    reveal_type(m.generate(sg.Regex("a"), "x"))  # Any
+    reveal_type(m.generate(sg.Regex("a"), "x"))  # str
     reveal_type(m.run(list[A], "x", whitespace="any").value)  # list[A]
     reveal_type(m.generate_batch(A, ["x"], max_tokens=9))  # list[A]
     reveal_type(m.generator(A, property_order="any")("x"))  # A

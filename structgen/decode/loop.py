@@ -5,7 +5,8 @@ result. A budget below the state's finishing cost is refused before the prefill.
 tokens after which what remains of the budget is enough to end, so the text is always complete. Where that took choices
 away the sample is of the masked target given the budget, and the trace says so.
 
-Where the end is the only choice no pass is made for the stop token. Left out: drafts, batches, prompts as text.
+Where the end is the only choice no pass is made for the stop token. A stop string ends the text before itself: its
+tokens are drawn and counted, and are not in the text. Left out: drafts, batches, prompts as text.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import torch
 from structgen.config import Sampling
 from structgen.decode.sampler import PackedMask, Sampler, Step
 from structgen.decode.state import DecodeState
+from structgen.decode.stop_strings import StopStrings
 from structgen.decode.target import Target
 from structgen.decode.trace import Trace
 from structgen.errors import BudgetError, NoLegalTokenError, OptionError
@@ -36,6 +38,7 @@ class Request:
         seed: seed of the noise, 0 <= seed < 2**64.
         sampling: how tokens are drawn.
         stream: 0, or another number for another text from the same seed.
+        stop: strings that end the text, none of them empty; only for grammars whose texts may be cut anywhere.
     """
 
     prompt_token_ids: tuple[int, ...]
@@ -43,6 +46,7 @@ class Request:
     seed: int
     sampling: Sampling = field(default_factory=Sampling)
     stream: int = 0
+    stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check what the loop relies on."""
@@ -57,7 +61,8 @@ class Decoding:
 
     Attributes:
         token_ids: tokens of the text so far.
-        text: their text so far, without a character whose bytes are not all there.
+        text: their text so far, without a character whose bytes are not all there, and without what may become a stop
+            string.
         trace: counts and times so far.
     """
 
@@ -85,6 +90,7 @@ class Decoding:
         self._not_stop = _all_but(vocabulary.stop_ids, vocabulary.size)
         # Strict: every grammar is of UTF-8 texts, so bytes that are none are a fault of ours, not to be papered over.
         self._decoder = codecs.getincrementaldecoder("utf-8")("strict")
+        self._stop_strings = StopStrings(request.stop)
         self._is_finished = False
         self.token_ids: list[int] = []
         self.text = ""
@@ -99,7 +105,7 @@ class Decoding:
         """Decode one token.
 
         Returns:
-            The text that it completes (may be empty), None once the text has ended.
+            What it adds to the text (may be empty), None once the text has ended.
 
         Raises:
             NoLegalTokenError: no legal token has a probability.
@@ -162,14 +168,21 @@ class Decoding:
         self._state.advance(token_id)
         self.trace.mask_s += time.perf_counter() - clock
         self.token_ids.append(token_id)
-        piece = self._decoder.decode(self._vocabulary.token_bytes(token_id))
+        piece = self._stop_strings.feed(self._decoder.decode(self._vocabulary.token_bytes(token_id)))
         self.text += piece
+        if self._stop_strings.found is not None:
+            self._close()
         return piece
 
     def _finish(self) -> None:
-        """End the text."""
+        """End the text where the grammar lets it end."""
+        self.text += self._stop_strings.feed(self._decoder.decode(b"", final=True)) + self._stop_strings.flush()
+        self._close()
+
+    def _close(self) -> None:
+        """Take no more tokens."""
         self._is_finished = True
-        self.text += self._decoder.decode(b"", final=True)
+        self.trace.stopped_by = self._stop_strings.found
         self.trace.finish(len(self.token_ids))
 
 

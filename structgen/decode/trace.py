@@ -14,6 +14,7 @@ class Trace:
     """What the loop counts; the names are explained in structgen.report.Report.
 
     Attributes:
+        law: what is sampled as long as the budget cuts nothing.
         num_draws: draws so far, that of the stop token included.
         started: time.perf_counter() at the start.
         first_drawn: the same at the first draw, None before it.
@@ -21,6 +22,7 @@ class Trace:
     """
 
     num_prompt_tokens: int
+    law: str = "masked target"
     num_tokens: int = 0
     num_target_passes: int = 0
     num_draws: int = 0
@@ -32,6 +34,7 @@ class Trace:
     legal_mass_lost: float = 0.0
     most_mass_lost: float = 0.0
     truncated: bool = False
+    stopped_by: str | None = None
     started: float = field(default_factory=time.perf_counter)
     first_drawn: float | None = None
     last_drawn: float = 0.0
@@ -69,7 +72,7 @@ class Trace:
         first_drawn = self.started if self.first_drawn is None else self.first_drawn
         num_later = self.num_draws - 1
         return Report(
-            law="masked target given the budget" if self.truncated else "masked target",
+            law=f"{self.law} given the budget" if self.truncated else self.law,
             compile_cache=compile_cache,
             num_prompt_tokens=self.num_prompt_tokens,
             num_tokens=self.num_tokens,
@@ -85,5 +88,6 @@ class Trace:
             min_legal_mass=math.exp(-self.most_mass_lost),
             num_measured_steps=self.num_draws,
             truncated=self.truncated,
+            stopped_by=self.stopped_by,
             record=record,
         )

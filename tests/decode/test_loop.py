@@ -396,6 +396,7 @@ def test_report_adds_up() -> None:
         seed=3,
         sampling=sampling,
         max_tokens=20,
+        stop=(),
         prompt_token_ids=(A, B),
         token_ids=tuple(decoding.token_ids),
     )
@@ -425,7 +426,7 @@ def test_report_of_a_text_without_a_pass() -> None:
     decoding, _ = decode(STAR, random_logits, max_tokens=0)
     record = ReplayRecord(
         versions={}, model="", dtype="", device="", vocabulary_digest="", automaton_digest="", seed=0,
-        sampling=Sampling(), max_tokens=0, prompt_token_ids=(), token_ids=(),
+        sampling=Sampling(), max_tokens=0, stop=(), prompt_token_ids=(), token_ids=(),
     )  # fmt: skip
     report = decoding.trace.report(compile_cache="hit", record=record)
     assert (report.tokens_per_target_pass, report.ttft_s, report.tpot_s) == (0.0, 0.0, 0.0)

@@ -1,0 +1,171 @@
+"""The options of a call: their names and types for type checkers, their checks and defaults for everyone.
+
+`Model` and `Generator` take them as ``**options`` typed by the two TypedDicts here, so that each is written down once.
+`takes` shows them in `help()` one by one; `CallSettings` and `TypeSettings` refuse what is misspelt or out of range.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+
+from structgen.config import Policy, Sampling, Speculation, Whitespace, unknown_option
+from structgen.errors import OptionError
+
+if TYPE_CHECKING:
+    from structgen.grammar.json_schema import PropertyOrder
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+SettingsT = TypeVar("SettingsT", "TypeSettings", "CallSettings")
+
+_POLICY = Policy()
+
+
+class TypeOptions(TypedDict, total=False):
+    """Options of `Model.generator`; `TypeSettings` explains them."""
+
+    whitespace: Whitespace | str
+    property_order: PropertyOrder
+    policy: Policy | None
+
+
+class RunOptions(TypedDict, total=False):
+    """Options of `Generator.run` and its relatives; `CallSettings` explains them."""
+
+    sampling: Sampling | None
+    max_tokens: int | None
+    stop: list[str] | tuple[str, ...]
+    seed: int | None
+    speculation: Speculation | None
+    route: str | None
+    deterministic: bool
+
+
+class CallOptions(RunOptions, TypeOptions, total=False):
+    """Options of `Model.run` and its relatives: those of both."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TypeSettings:
+    """What an output type is compiled with.
+
+    Attributes:
+        whitespace: style of JSON texts: "auto" (what the model writes by itself), "compact", "spaced", "pretty" or
+            "any"; a JsonSchema's own comes first.
+        property_order: "declared", or "any" for keys in every order.
+        policy: bounds on runs of digits and of white space; None is the exact language.
+    """
+
+    whitespace: Whitespace | str = Whitespace.AUTO
+    property_order: PropertyOrder = "declared"
+    policy: Policy | None = _POLICY
+
+    def __post_init__(self) -> None:
+        """Check each option."""
+        object.__setattr__(self, "whitespace", Whitespace(self.whitespace))
+        if self.property_order not in ("declared", "any"):
+            raise OptionError(f"{self.property_order!r} is no property_order: use 'declared' or 'any'")
+        _check_kind("policy", self.policy, Policy)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallSettings:
+    """What one call runs with.
+
+    Attributes:
+        sampling: how tokens are drawn; None is Sampling().
+        max_tokens: the text is complete within this many tokens; None is 512, or more where the type needs more. What
+            the context leaves after the prompt bounds it further.
+        stop: strings that end free text (`str`); the text ends before the first of them.
+        seed: makes the call repeatable; None draws one, which the report records.
+        speculation: None or Speculation.off(): there are no drafters yet.
+        route: the label that `Model.metrics` counts the call under; None is the name of the output type.
+        deterministic: whether nothing but prompt, options and seed may have a say in the text. It holds without this
+            option too as long as every request runs alone, as it does now.
+    """
+
+    sampling: Sampling | None = None
+    max_tokens: int | None = None
+    stop: list[str] | tuple[str, ...] = ()
+    seed: int | None = None
+    speculation: Speculation | None = None
+    route: str | None = None
+    deterministic: bool = False
+
+    def __post_init__(self) -> None:
+        """Check each option."""
+        _check_kind("sampling", self.sampling, Sampling)
+        _check_kind("speculation", self.speculation, Speculation)
+        _check_kind("route", self.route, str)
+        if not isinstance(self.deterministic, bool):
+            raise OptionError(f"deterministic must be True or False, not {type(self.deterministic).__name__}")
+        object.__setattr__(self, "stop", _checked_stop(self.stop))
+
+
+def settings_of(kind: type[SettingsT], options: Mapping[str, Any]) -> SettingsT:
+    """Return the settings that these options make.
+
+    Raises:
+        OptionError: an option is misspelt, out of range or of another type.
+    """
+    known = [option.name for option in fields(kind)]
+    for name in options:
+        if name not in known:
+            raise unknown_option("the call", name, known)
+    return kind(**options)
+
+
+def split_options(options: Mapping[str, Any]) -> tuple[TypeOptions, RunOptions]:
+    """Return the options of `Model.run` that are about the type, and those that are about the call, all checked.
+
+    Raises:
+        OptionError: an option is misspelt, out of range or of another type.
+    """
+    of_type = [option.name for option in fields(TypeSettings)]
+    of_call = [option.name for option in fields(CallSettings)]
+    for name in options:
+        if name not in of_type and name not in of_call:
+            raise unknown_option("the call", name, [*of_call, *of_type])
+    type_options: Any = {name: value for name, value in options.items() if name in of_type}
+    run_options: Any = {name: value for name, value in options.items() if name in of_call}
+    # Made here to be checked, so that a bad option is told before a type is compiled.
+    settings_of(CallSettings, run_options)
+    return type_options, run_options
+
+
+def takes(*kinds: type[TypeSettings] | type[CallSettings]) -> Callable[[FunctionT], FunctionT]:
+    """Return a decorator that lets `help()` and `inspect.signature` show the options one by one, with defaults."""
+
+    def show(function: FunctionT) -> FunctionT:
+        shown = inspect.signature(function)
+        named = [one for one in shown.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        for option in (option for kind in kinds for option in fields(kind)):
+            default = option.default if option.default is not MISSING else inspect.Parameter.empty
+            named.append(
+                inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=option.type)
+            )
+        function.__signature__ = shown.replace(parameters=named)  # type: ignore[attr-defined]  # where Python looks for it
+        return function
+
+    return show
+
+
+def _check_kind(name: str, value: object, kind: type) -> None:
+    if value is not None and not isinstance(value, kind):
+        article = "an" if kind.__name__[0] in "AEIO" else "a"
+        raise OptionError(f"{name} must be {article} {kind.__name__} or None, not {type(value).__name__}")
+
+
+def _checked_stop(stop: object) -> tuple[str, ...]:
+    """Return the stop strings as a tuple.
+
+    Raises:
+        OptionError: they are no list of strings that a text can hold.
+    """
+    if not isinstance(stop, list | tuple) or not all(isinstance(one, str) for one in stop):
+        raise OptionError(f"stop must be a list of strings, such as stop=['\\n\\n'], not {type(stop).__name__}")
+    if "" in stop:
+        raise OptionError("stop holds an empty string, which would end every text at once; remove it")
+    return tuple(stop)
