@@ -10,10 +10,13 @@ from typing import Any
 
 import torch
 
+from structgen.config import Whitespace
 from structgen.decode.models import LoadedModel
 from structgen.decode.prompt import Prompt, encode_prompt
+from structgen.decode.style import preferred_whitespace, user_folder
 from structgen.decode.target import Target
 from structgen.decode.transformers_target import TransformersTarget, text_config
+from structgen.decode.whole_answers import canonical_tokens
 from structgen.errors import OptionError
 from structgen.vocabulary import Vocabulary
 
@@ -35,6 +38,8 @@ class Runtime:
         self._loaded = loaded
         # A fast tokenizer sets its truncation for each text, so two threads at once would meet in it.
         self._tokenizer_lock = threading.Lock()
+        self._whitespace_lock = threading.Lock()
+        self._whitespace: Whitespace | None = None
         self.vocabulary = Vocabulary.from_tokenizer(
             loaded.tokenizer, stop_ids=_model_stop_ids(loaded.model, loaded.tokenizer)
         )
@@ -66,6 +71,14 @@ class Runtime:
         """Where the model is."""
         return torch.device(self._loaded.model.device)
 
+    @property
+    def whitespace(self) -> Whitespace:
+        """The style that the model writes JSON in by itself; found at the first use, which may take some passes."""
+        with self._whitespace_lock:
+            if self._whitespace is None:
+                self._whitespace = preferred_whitespace(self, folder=user_folder())
+            return self._whitespace
+
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
         """Return the token ids of a prompt (see prompt.py).
 
@@ -80,6 +93,15 @@ class Runtime:
                 "together: shorten the prompt"
             )
         return tuple(token_ids)
+
+    def canonical_tokens(self, text: str) -> tuple[int, ...]:
+        """Return the token ids that the tokenizer itself gives a text (see whole_answers.py).
+
+        Raises:
+            VocabularyError: they do not spell the text.
+        """
+        # The encoder of a vocabulary is a tokenizer of its own, which no call changes: it needs no lock.
+        return canonical_tokens(self.vocabulary, text)
 
     def new_target(self) -> Target:
         """Return an empty sequence."""
