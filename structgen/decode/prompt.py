@@ -1,6 +1,7 @@
 """From what the caller passes as a prompt to the token ids that the model reads.
 
-Nothing is added that the caller did not write, bar what the chat template adds: no hidden instruction, no schema.
+Nothing is added that the caller did not write, bar what the chat template adds, and what a model has to be told of
+tools (tool_prompt): no hidden instruction, no schema.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from structgen.decode.tool_prompt import render_chat
 from structgen.errors import OptionError, shown
 
 # What chat templates know; another role is silently left out by some of them.
@@ -29,17 +31,18 @@ class Raw:
 Prompt: TypeAlias = "str | Raw | Sequence[Mapping[str, Any]]"
 
 
-def encode_prompt(tokenizer: Any, prompt: Prompt) -> list[int]:
+def encode_prompt(tokenizer: Any, prompt: Prompt, *, tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
     """Return the token ids of a prompt.
 
     A string is one user turn of the chat template, followed by the start of the answer; where the tokenizer has no
     chat template (base models) the string is sent as `Raw` would be. A list of messages needs a chat template.
+    Tools are told of in a chat, and never in what is sent as it is.
 
     Raises:
         OptionError: the prompt is empty, is none of the three forms, or does not suit the template.
     """
     try:
-        token_ids = _encoded(tokenizer, prompt)
+        token_ids = _encoded(tokenizer, prompt, tools)
     except TypeError as error:
         if "TextEncodeInput" not in str(error):
             raise
@@ -50,14 +53,14 @@ def encode_prompt(tokenizer: Any, prompt: Prompt) -> list[int]:
     return token_ids
 
 
-def _encoded(tokenizer: Any, prompt: Prompt) -> list[int]:
+def _encoded(tokenizer: Any, prompt: Prompt, tools: Sequence[Mapping[str, Any]]) -> list[int]:
     if isinstance(prompt, Raw):
         return _encode_raw(tokenizer, prompt.text)
     if isinstance(prompt, str):
         if getattr(tokenizer, "chat_template", None):
-            return _encode_chat(tokenizer, [{"role": "user", "content": prompt}])
+            return _encode_chat(tokenizer, [{"role": "user", "content": prompt}], tools)
         return _encode_raw(tokenizer, prompt)
-    return _encode_chat(tokenizer, _checked_messages(tokenizer, prompt))
+    return _encode_chat(tokenizer, _checked_messages(tokenizer, prompt), tools)
 
 
 def _encode_raw(tokenizer: Any, text: str) -> list[int]:
@@ -73,11 +76,8 @@ def _encode_raw(tokenizer: Any, text: str) -> list[int]:
     return marked[:num_before] + plain
 
 
-def _encode_chat(tokenizer: Any, messages: list[dict[str, Any]]) -> list[int]:
-    try:
-        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    except Exception as error:  # a template is a program of its own and may fail in any way
-        raise OptionError(f"the chat template of this tokenizer refuses the messages: {error}") from error
+def _encode_chat(tokenizer: Any, messages: list[dict[str, Any]], tools: Sequence[Mapping[str, Any]]) -> list[int]:
+    text = render_chat(tokenizer, messages, tools)
     # The template writes the start token itself where the model wants one.
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 

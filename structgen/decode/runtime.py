@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,14 +80,14 @@ class Runtime:
                 self._whitespace = preferred_whitespace(self, folder=user_folder())
             return self._whitespace
 
-    def encode(self, prompt: Prompt) -> tuple[int, ...]:
-        """Return the token ids of a prompt (see prompt.py).
+    def encode(self, prompt: Prompt, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[int, ...]:
+        """Return the token ids of a prompt, with the tools told of (see prompt.py).
 
         Raises:
             OptionError: it is no prompt, or the context has no room for an answer to it.
         """
         with self._tokenizer_lock:
-            token_ids = encode_prompt(self._loaded.tokenizer, prompt)
+            token_ids = encode_prompt(self._loaded.tokenizer, prompt, tools=tools)
         if self.context_length is not None and len(token_ids) >= self.context_length:
             raise OptionError(
                 f"the prompt has {len(token_ids)} tokens and the model reads {self.context_length}, prompt and answer "
