@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from structgen.config import Whitespace
-from structgen.decode.models import LoadedModel
+from structgen.decode.models import LoadedModel, check_readable, check_tokenizer
 from structgen.decode.prompt import Prompt, encode_prompt
 from structgen.decode.style import preferred_whitespace, user_folder
 from structgen.decode.target import Target
@@ -34,7 +34,7 @@ class Runtime:
         """Read the vocabulary.
 
         Raises:
-            VocabularyError: the tokenizer does not say what bytes its tokens are.
+            VocabularyError: the tokenizer does not say what bytes its tokens are, or does not belong to the model.
         """
         self._loaded = loaded
         # A fast tokenizer sets its truncation for each text, so two threads at once would meet in it.
@@ -44,6 +44,7 @@ class Runtime:
         self.vocabulary = Vocabulary.from_tokenizer(
             loaded.tokenizer, stop_ids=_model_stop_ids(loaded.model, loaded.tokenizer)
         )
+        check_tokenizer(self.vocabulary, loaded.model)
         length = getattr(text_config(loaded.model.config), "max_position_embeddings", None)
         self.context_length: int | None = length if isinstance(length, int) and length > 0 else None
 
@@ -85,6 +86,7 @@ class Runtime:
 
         Raises:
             OptionError: it is no prompt, or the context has no room for an answer to it.
+            VocabularyError: the model does not read a token of it.
         """
         with self._tokenizer_lock:
             token_ids = encode_prompt(self._loaded.tokenizer, prompt, tools=tools)
@@ -93,6 +95,7 @@ class Runtime:
                 f"the prompt has {len(token_ids)} tokens and the model reads {self.context_length}, prompt and answer "
                 "together: shorten the prompt"
             )
+        check_readable(token_ids, self._loaded.model)
         return tuple(token_ids)
 
     def canonical_tokens(self, text: str) -> tuple[int, ...]:

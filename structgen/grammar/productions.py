@@ -49,7 +49,10 @@ def trim(productions: Productions, dead_terminals: frozenset[int]) -> Production
     if productions.start not in productive:
         if productions.nullable:
             return Productions((), ((),), {}, 0, nullable=True)
-        raise UnsatisfiableError("no text fits this declaration")
+        raise UnsatisfiableError(
+            "no text fits this declaration: its parts need each other without an end, or their bounds leave no text; "
+            "give one of them a way to end"
+        )
     for head, alternatives in enumerate(rules):
         rules[head] = [
             rhs

@@ -13,8 +13,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from structgen.decode import gguf
 from structgen.decode.models import load_model, wrap_model
-from structgen.errors import OptionError
-from tiny_tokenizer import TEMPLATE, tiny_tokenizer
+from structgen.decode.prompt import Raw
+from structgen.decode.runtime import Runtime
+from structgen.errors import OptionError, VocabularyError
+from tiny_tokenizer import TEMPLATE, byte_tokenizer, tiny_llama, tiny_tokenizer
 
 
 def _model() -> Any:
@@ -114,6 +116,44 @@ def test_wrapping() -> None:
         wrap_model(model, None)
     with pytest.raises(OptionError, match="model is needed"):
         wrap_model("gpt2", tokenizer)
+
+
+@pytest.mark.parametrize("name", [5, b"folder", "", "  ", "a\0b", "\ud800", "x" * 5000, "~nobody-here/x", object()])
+def test_what_cannot_name_a_model(name: Any) -> None:
+    """A name of another type, or that no file system takes, is refused with the list of what is accepted."""
+    with pytest.raises(OptionError, match="a model is: nothing"):
+        load_model(name)
+
+
+@pytest.mark.parametrize("options", [{"device": None}, {"device": []}, {"dtype": None}, {"dtype": torch.float32}])
+def test_devices_and_dtypes_of_another_type(options: Any) -> None:
+    """They are names."""
+    with pytest.raises(OptionError, match="unknown; use 'auto'"):
+        load_model("./missing", **options)
+
+
+@pytest.mark.parametrize(("vocab_size", "fits"), [(272, True), (266, True), (264, False), (100, False)])
+def test_a_tokenizer_of_another_model(vocab_size: int, fits: bool) -> None:
+    """Of a tokenizer's tokens the model must score those that spell something or end the text; both sizes are said."""
+    model, tokenizer = tiny_llama(), byte_tokenizer()
+    model.resize_token_embeddings(vocab_size)
+    if fits:
+        assert Runtime(wrap_model(model, tokenizer)).vocabulary.size == 266
+        return
+    with pytest.raises(VocabularyError, match=f"has 266 tokens and the model scores only {vocab_size}: .*resize_token"):
+        Runtime(wrap_model(model, tokenizer))
+
+
+def test_a_special_token_that_the_model_does_not_read() -> None:
+    """A token that was added without the model knowing is never drawn; in a prompt it is an error before the pass."""
+    tokenizer = byte_tokenizer()
+    tokenizer.add_special_tokens({"pad_token": "[PAD]"})
+    model = tiny_llama()
+    model.resize_token_embeddings(266)
+    runtime = Runtime(wrap_model(model, tokenizer))
+    assert runtime.encode("a")
+    with pytest.raises(VocabularyError, match="token id 266 and the model reads ids from 0 to 265"):
+        runtime.encode(Raw("[PAD]"))
 
 
 def test_decode_modules_import_no_transformers() -> None:

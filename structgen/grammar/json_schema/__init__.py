@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import sys
 
-from structgen.errors import LimitError, UnsupportedSchemaError
+from structgen.errors import LimitError, UnsatisfiableError, UnsupportedSchemaError
 from structgen.grammar import ir
+from structgen.grammar.json_schema.blame import nothing_fits
 from structgen.grammar.json_schema.document import Document, JsonValue, SchemaSource, parse_schema, schema_text
 from structgen.grammar.json_schema.emit import Emitter, PropertyOrder
 from structgen.grammar.json_schema.layout import Style
@@ -43,8 +44,13 @@ def lower_schema(
         LimitError: the schema is nested too deeply, or multiplies out into too many cases.
     """
     try:
-        emitter = Emitter(Solver(Document(parse_schema(schema)), closed=closed), property_order)
-        return prune(emitter.grammar(whitespace), emitter.empty_at)
+        solver = Solver(Document(parse_schema(schema)), closed=closed)
+        emitter = Emitter(solver, property_order)
+        grammar = emitter.grammar(whitespace)
+        try:
+            return prune(grammar, emitter.empty_at)
+        except UnsatisfiableError as error:
+            raise nothing_fits(solver, error.pointer) from None
     except SelfReferenceError as error:
         # The class is how the parts in here tell this refusal from others; outside it is one like them.
         raise UnsupportedSchemaError(error.pointer, error.keyword, error.reason) from None

@@ -86,7 +86,7 @@ def test_what_cannot_be_exact_is_refused(schema: Any, pointer: str, keyword: str
                 "$defs": {"T": {"type": "object", "properties": {"t": {"$ref": "#/$defs/T"}}, "required": ["t"]}},
                 "$ref": "#/$defs/T",
             },
-            "#",
+            "#/$defs/T/properties/t",
         ),
         ({"type": "integer", "multipleOf": 7, "minimum": 1, "maximum": 6}, "#"),
         ({"enum": []}, "#"),
