@@ -20,6 +20,7 @@ MADE_BY = {
     "Report": "`sg.Model.run`, in the result",
     "Result": "`sg.Model.run`",
     "TokenAutomaton": "`sg.compile`",
+    "Tool": "`sg.tool`",
     "Vocabulary": "`sg.Vocabulary.from_tokenizer` or `sg.Vocabulary.from_bytes`",
 }
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from structgen.metrics import RouteMetrics
     from structgen.partial import Partial
     from structgen.report import ReplayRecord, Report, Result
+    from structgen.tools import Tool, ToolCall, ToolSet, tool
     from structgen.vocabulary import Vocabulary
 
 __all__ = [
@@ -75,6 +76,9 @@ __all__ = [
     "StructgenError",
     "TokenAutomaton",
     "TokenRejectedError",
+    "Tool",
+    "ToolCall",
+    "ToolSet",
     "UnsatisfiableError",
     "UnsupportedSchemaError",
     "UnsupportedTypeError",
@@ -84,6 +88,7 @@ __all__ = [
     "check",
     "compile",
     "load",
+    "tool",
 ]
 
 _HOMES = {
@@ -98,6 +103,7 @@ _HOMES = {
     "metrics": ("RouteMetrics",),
     "partial": ("Partial",),
     "report": ("ReplayRecord", "Report", "Result"),
+    "tools": ("Tool", "ToolCall", "ToolSet", "tool"),
     "vocabulary": ("Vocabulary",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

@@ -37,6 +37,10 @@ CASES = (
     Case('schema({}, whitespace="wide")', "OptionError", "compact"),
     Case("sg.Choice([])", "OptionError", "Choice"),
     Case('sg.check(sg.Choice(["a", "b"], exact=True))', "OptionError", "not available yet"),
+    Case("sg.ToolSet([])", "OptionError", "at least one tool"),
+    Case("sg.ToolSet([print])", "UnsupportedTypeError", "'*args'"),
+    Case('sg.ToolCall("delete", {}, tool=delete)', "OptionError", "days: Field required"),
+    Case('sg.ToolCall("delete", {"days": 9}, tool=delete).invoke()', "ConfirmationRequired", "confirm=True"),
     Case("sg.Regex(5)", "OptionError", "string"),
     Case("schema(5)", "OptionError", "JSON text"),
 )
@@ -48,8 +52,13 @@ def namespace() -> dict[str, Any]:
     import structgen as sg
 
     single = [bytes([byte]) for byte in range(256)]
+
+    @sg.tool(destructive=True)
+    def delete(days: int) -> None: ...
+
     return {
         "sg": sg,
+        "delete": delete,
         "schema": sg.JsonSchema,
         "ids": sg.Vocabulary.from_bytes([*single, b""], stop_ids=[256]),
         "letters": sg.Vocabulary.from_bytes([b"a", b"b", b""], stop_ids=[2]),

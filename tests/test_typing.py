@@ -14,12 +14,21 @@ import structgen as sg
 
 class A: ...
 
+@sg.tool
+def plain(a: int) -> str: return ""
+@sg.tool(destructive=True)
+def risky(a: int) -> str: return ""
+
 def use(m: sg.Model) -> None:
     reveal_type(m.generate(A, "x", seed=1))  # A
     reveal_type(m.generate(int | None, "x"))  # int | None
     reveal_type(m.generate(Literal["a"], "x", policy=None))  # Literal['a']
     reveal_type(m.generate(sg.Choice([1, 2]), "x"))  # int
     reveal_type(m.generate(sg.Regex("a"), "x"))  # str
+    reveal_type(m.generate(sg.ToolSet([plain, risky]), "x"))  # list[structgen.tools.ToolCall]
+    reveal_type(plain(1))  # str
+    reveal_type(risky(a=1))  # str
+    plain("1")  # error
     reveal_type(m.run(list[A], "x", whitespace="any").value)  # list[A]
     reveal_type(m.generate_batch(A, ["x"], max_tokens=9))  # list[A]
     reveal_type(m.generator(A, property_order="any")("x"))  # A
