@@ -191,10 +191,12 @@ class BatchError(StructgenError):
         self.row = failed[0]
         self.results = results
         first = self.results[self.row]
-        super().__init__(
-            f"{len(failed)} of {len(self.results)} rows failed, first row {self.row}: {type(first).__name__}: {first}; "
-            "the other rows are in .results"
-        )
+        count = f"{len(failed)} of {len(self.results)}"
+        others = "what the other rows gave is in .results"
+        if len(failed) == len(self.results):
+            count = f"all {len(failed)}" if len(failed) > 1 else "1 of 1"
+            others = "each row's error is in .results"
+        super().__init__(f"{count} rows failed, first row {self.row}: {type(first).__name__}: {first}; {others}")
 
 
 class OptionError(StructgenError):

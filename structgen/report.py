@@ -45,6 +45,14 @@ class ReplayRecord:
     prompt_token_ids: tuple[int, ...]
     token_ids: tuple[int, ...]
 
+    def __repr__(self) -> str:
+        """Show what was asked for, and counts in the place of token ids and digests."""
+        return (
+            f"ReplayRecord(model={self.model!r}, dtype={self.dtype!r}, device={self.device!r}, seed={self.seed}, "
+            f"{self.sampling!r}, max_tokens={self.max_tokens}, {len(self.prompt_token_ids)} prompt tokens, "
+            f"{len(self.token_ids)} tokens)"
+        )
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
@@ -92,6 +100,15 @@ class Report:
     stopped_by: str | None
     record: ReplayRecord
 
+    def __repr__(self) -> str:
+        """Show the figures that one looks at first; the rest are attributes."""
+        pace = f"first after {self.ttft_s:.3f} s, then {self.tpot_s * 1e3:.1f} ms each"
+        return (
+            f"Report({self.law}, {self.num_prompt_tokens} prompt tokens, {self.num_tokens} tokens in "
+            f"{self.total_s:.3f} s, {pace}, compile cache {self.compile_cache}"
+            f"{', truncated' if self.truncated else ''})"
+        )
+
     @property
     def tokens_per_target_pass(self) -> float:
         """Tokens of the text per forward pass, 0 if there was no pass."""
@@ -113,3 +130,7 @@ class Result(Generic[ValueT]):
     text: str
     token_ids: tuple[int, ...]
     report: Report
+
+    def __repr__(self) -> str:
+        """Show the value and what it took."""
+        return f"Result({self.value!r}, {len(self.token_ids)} tokens, {self.report!r})"
