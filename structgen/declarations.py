@@ -89,7 +89,8 @@ class Choice(OutputDeclaration[T]):
 
     Attributes:
         items: the answers.
-        exact: whether answers are drawn by the model's law over whole answers; not available yet.
+        exact: whether a model draws one by its law over whole answers: the canonical tokens of each, and the end after
+            them; False draws token by token.
     """
 
     items: tuple[T, ...]

@@ -36,7 +36,7 @@ CASES = (
     Case("sg.Sampling(top_k=0)", "OptionError", "top_k"),
     Case('schema({}, whitespace="wide")', "OptionError", "compact"),
     Case("sg.Choice([])", "OptionError", "Choice"),
-    Case('sg.check(sg.Choice(["a", "b"], exact=True))', "OptionError", "not available yet"),
+    Case("sg.check(sg.Choice(range(1001), exact=True))", "OptionError", "at most 1000"),
     Case("sg.ToolSet([])", "OptionError", "at least one tool"),
     Case("sg.ToolSet([print])", "UnsupportedTypeError", "'*args'"),
     Case('sg.ToolCall("delete", {}, tool=delete)', "OptionError", "days: Field required"),

@@ -15,6 +15,7 @@ from tokenizers.decoders import ByteLevel
 from tokenizers.models import BPE
 
 from structgen.config import Sampling
+from structgen.declarations import Choice
 from structgen.decode.exact_choice import ExactChoice
 from structgen.decode.loop import Request
 from structgen.decode.models import wrap_model
@@ -24,6 +25,7 @@ from structgen.decode.transformers_target import TransformersTarget
 from structgen.decode.whole_answers import answer_log_probs, canonical_tokens
 from structgen.errors import BudgetError, NoLegalTokenError, OptionError, VocabularyError
 from structgen.kernels.gumbel import NoiseKey, gumbel_noise
+from structgen.output_type import lower
 from structgen.report import ReplayRecord
 from structgen.vocabulary import Vocabulary
 from tiny_tokenizer import byte_tokenizer, tiny_llama
@@ -369,3 +371,14 @@ def test_float32_walks_agree(runtime: Runtime) -> None:
     found = answer_log_probs(TransformersTarget(model), runtime.vocabulary, prompt, answers, trace)
     truth = [plain_log_prob(runtime, prompt, answer) for answer in answers]
     np.testing.assert_allclose(found, truth, rtol=0, atol=1e-4)
+
+
+def test_the_declaration_names_the_answers() -> None:
+    """Choice(exact=True) declares its answers in the order they were written, and at most a thousand of them."""
+    declared = lower(Choice(["yes", 2, None], exact=True))
+    assert declared.answers == ("yes", "2", "None")
+    assert [declared.parse(text) for text in declared.answers] == ["yes", 2, None]
+    assert lower(Choice(["yes", "no"])).answers is None
+    assert len(lower(Choice(range(1000), exact=True)).answers or ()) == 1000
+    with pytest.raises(OptionError, match=r"at most 1000 of them, not 1001; leave exact=True out"):
+        lower(Choice(range(1001), exact=True))
