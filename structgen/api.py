@@ -20,14 +20,15 @@ from structgen.call_options import (
     split_options,
     takes,
 )
-from structgen.config import Limits, Whitespace
+from structgen.config import Limits, Policy, Whitespace
 from structgen.declarations import OutputDeclaration
 from structgen.errors import OptionError
+from structgen.explanation import DEFAULT_POLICY, explain
+from structgen.findings import Explanation
 from structgen.generator import Generator
 from structgen.generator_pool import GeneratorPool
 from structgen.grammar.compile import USER_CACHE, compile_grammar
 from structgen.grammar.json_schema import PropertyOrder
-from structgen.grammar.normalise import Deadline, normalise
 from structgen.metrics import Metrics, RouteMetrics
 from structgen.output_type import lower
 from structgen.partial import Partial
@@ -105,17 +106,25 @@ def compile(
     return compile_grammar(declaration.grammar, vocabulary, limits=limits, cache=cache)
 
 
-def check(output_type: object, *, property_order: PropertyOrder = "declared") -> None:
-    """Raise what `compile` would raise for this type whatever the vocabulary; return if it is usable.
+def check(
+    output_type: object, *, property_order: PropertyOrder = "declared", policy: Policy | None = DEFAULT_POLICY
+) -> Explanation:
+    """Return what becomes of each part of a usable type; raise what `compile` would raise whatever the vocabulary.
+
+    Args:
+        output_type: as in `compile`.
+        property_order: likewise.
+        policy: the generation policy whose cuts are told; None has none.
 
     Raises:
         DeclareError: the type has no exact grammar.
         UnsatisfiableError: no text fits.
         LimitError: a part of it is too large for any vocabulary.
     """
-    declaration = lower(output_type, property_order=property_order)
-    # The first step of every compilation; it finds the grammars that no text can reach an end of.
-    normalise(declaration.grammar, Deadline(Limits().compile_seconds))
+    explanation = explain(output_type, property_order=property_order, policy=policy)
+    if explanation.error is not None:
+        raise explanation.error
+    return explanation
 
 
 class Model:

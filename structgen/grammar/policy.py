@@ -9,34 +9,18 @@ length, which asked for as much; lexemes that would lose all their words; runs a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
 from structgen.config import Policy
+from structgen.findings import Bounded
 from structgen.grammar.dfa import Dfa, intersection
 from structgen.grammar.ir import Choice, Expr, Grammar, Lexeme, Repeat, Sequence
 
 DIGITS = b"0123456789"
 WHITESPACE = b" \t\n\r"
-
-
-@dataclass(frozen=True, slots=True)
-class Bounded:
-    """One lexeme that the policy has cut, for `explain`.
-
-    Attributes:
-        rule: the rule that holds it.
-        lexeme: its name, "" if it has none.
-        run: "digits" or "white space".
-        maximum: longest run that is left.
-    """
-
-    rule: str
-    lexeme: str
-    run: str
-    maximum: int
 
 
 def apply_policy(grammar: Grammar, policy: Policy) -> tuple[Grammar, tuple[Bounded, ...]]:

@@ -11,7 +11,10 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from structgen.findings import Explanation
 from structgen.grammar.core import AutomatonCore
+from structgen.grammar.json_schema import PropertyOrder, SchemaSource
+from structgen.grammar.json_schema.findings import explain_json
 from structgen.grammar.parser_state import ParserState
 from structgen.kernels.trie_walk import Ints
 from structgen.vocabulary import Vocabulary
@@ -82,6 +85,18 @@ class TokenAutomaton:
                 self._core = self._make_core()
                 self._core.import_rows(rows)
             return ParserState(self._core)
+
+    def explain(self, schema: SchemaSource, *, property_order: PropertyOrder = "declared") -> Explanation:
+        """Return what becomes of each keyword of a schema (data or JSON text): exact, refused, and what to do.
+
+        The schema need not be the one that this automaton was made of; for any other output type there is `check`.
+
+        Raises:
+            GrammarSyntaxError: the text is no JSON.
+            UnsupportedSchemaError: it is JSON, but no schema.
+            LimitError: the schema is nested too deeply, or needs too many rules.
+        """
+        return explain_json(schema, property_order=property_order)
 
     @property
     def stats(self) -> AutomatonStats:

@@ -8,12 +8,17 @@ and every keyword that `keywords.KEYWORDS` calls refused.
 
 from __future__ import annotations
 
-import sys
-
-from structgen.errors import LimitError, UnsatisfiableError, UnsupportedSchemaError
+from structgen.errors import UnsatisfiableError, UnsupportedSchemaError
 from structgen.grammar import ir
 from structgen.grammar.json_schema.blame import nothing_fits
-from structgen.grammar.json_schema.document import Document, JsonValue, SchemaSource, parse_schema, schema_text
+from structgen.grammar.json_schema.document import (
+    Document,
+    JsonValue,
+    SchemaSource,
+    nested_too_deeply,
+    parse_schema,
+    schema_text,
+)
 from structgen.grammar.json_schema.emit import Emitter, PropertyOrder
 from structgen.grammar.json_schema.layout import Style
 from structgen.grammar.json_schema.prune import prune
@@ -55,5 +60,4 @@ def lower_schema(
         # The class is how the parts in here tell this refusal from others; outside it is one like them.
         raise UnsupportedSchemaError(error.pointer, error.keyword, error.reason) from None
     except RecursionError:
-        depth = sys.getrecursionlimit()
-        raise LimitError("the schema is nested too deeply; move parts of it into $defs", "depth", depth) from None
+        raise nested_too_deeply() from None

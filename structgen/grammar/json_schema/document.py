@@ -71,13 +71,17 @@ def parse_schema(source: SchemaSource) -> Schema:
         reason = f"an integer of over {MAX_INTEGER_DIGITS} digits" if "digits" in str(error) else str(error)
         raise GrammarSyntaxError(f"the schema holds what JSON cannot say: {reason}") from None
     except RecursionError:
-        depth = sys.getrecursionlimit()
-        raise LimitError("the schema is nested too deeply; move parts of it into $defs", "depth", depth) from None
+        raise nested_too_deeply() from None
     if not isinstance(parsed, bool | dict):
         raise UnsupportedSchemaError("#", "schema", f"must be an object or a boolean, not {type(parsed).__name__}")
     if not _is_text(text):
         _refuse_surrogates(parsed)
     return parsed
+
+
+def nested_too_deeply() -> LimitError:
+    """Return the error for a schema that Python's stack is too small for."""
+    return LimitError("the schema is nested too deeply; move parts of it into $defs", "depth", sys.getrecursionlimit())
 
 
 def _object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
@@ -181,7 +185,12 @@ class Document:
                 pointer, "$ref", f"names an anchor ({reference!r}); write a JSON pointer such as '#/$defs/name'"
             )
         target = "#" + "".join("/" + escape(unescape(part)) for part in fragment.split("/")[1:])
-        self.value(target)
+        try:
+            self.value(target)
+        except UnsupportedSchemaError:
+            raise UnsupportedSchemaError(
+                pointer, "$ref", f"points to nothing in this document ({reference!r})"
+            ) from None
         self._refuse_nested_identifiers(pointer, target)
         return target
 

@@ -49,11 +49,15 @@ class Emitter:
         while self._queue:
             name, body = self._queue.popleft()
             self._pointer = name.partition(" ")[0]
-            try:
-                self.rules[name] = body()
-            except InexactError as error:
-                raise UnsupportedSchemaError(self._pointer, error.keyword, error.reason) from None
+            self.rules[name] = self.made(body)
         return ir.Grammar(self.rules, start)
+
+    def made(self, body: Callable[[], ir.Expr]) -> ir.Expr:
+        """Return the body of the rule that is being made; say where it has no exact form."""
+        try:
+            return body()
+        except InexactError as error:
+            raise UnsupportedSchemaError(self._pointer, error.keyword, error.reason) from None
 
     @property
     def any_order(self) -> bool:

@@ -94,6 +94,23 @@ KEYWORDS: dict[str, Keyword] = {
 }
 
 
+HOLDS: dict[str, Literal["schema", "list", "map"]] = {
+    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), "list"),
+    **dict.fromkeys(("$defs", "definitions", "properties", "patternProperties", "dependentSchemas"), "map"),
+    **dict.fromkeys(("not", "if", "then", "else", "items", "contains", "contentSchema"), "schema"),
+    **dict.fromkeys(("additionalProperties", "propertyNames"), "schema"),
+    **dict.fromkeys(("unevaluatedItems", "unevaluatedProperties", "additionalItems"), "schema"),
+    "dependencies": "map",
+}
+"""The keywords that hold subschemas: one, a list of them, or one per name."""
+
+OWN = {
+    "x-structgen-digits": "at most {0} digits before the point, {1} after it, {2} in all",
+    "x-structgen-exponent": "an exponent of at most {0} digits",
+    "x-structgen-set": "equal items may be written where they cannot be excluded; they do no harm",
+}
+"""Our own keywords, which schemas of Python types use, in words; the fields are their values."""
+
 NEWER = {"prefixItems", "minContains", "dependentRequired", "dependentSchemas"}
 _UNKNOWN = Keyword("annotation", "")
 
@@ -114,10 +131,22 @@ def check_old_dialect(pointer: str, names: Iterable[str]) -> None:
     present = set(names)
     for name in sorted(present & NEWER):
         raise UnsupportedSchemaError(pointer, name, "is newer than the $schema of this document; use 2020-12")
-    places = {"$ref", "$defs", "definitions"}
+    places = {"$ref", "$defs", "definitions", "$schema", "$id"}
     beside = [name for name in sorted(present - places) if KEYWORDS.get(name, _UNKNOWN).status != "annotation"]
     if "$ref" in present and beside:
         raise UnsupportedSchemaError(pointer, "$ref", f"hides {beside[0]!r} in this $schema; use 2020-12 or allOf")
+
+
+def status_of(name: str) -> Literal["exact", "annotation"]:
+    """Return what becomes of a keyword that is not refused."""
+    if name in OWN:
+        return "exact"
+    return "annotation" if KEYWORDS.get(name, _UNKNOWN).status == "annotation" else "exact"
+
+
+def own_words(name: str, value: object) -> str:
+    """Return what one of our own keywords says, "" for any other keyword."""
+    return OWN.get(name, "").format(*(value if isinstance(value, list) else [value]))
 
 
 def keyword_table() -> str:

@@ -7,7 +7,7 @@ meaning in the standard and is refused.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from structgen.errors import UnsupportedSchemaError
@@ -121,11 +121,7 @@ class Solver:
         schema = self.document.schema(pointer)
         if isinstance(schema, bool):
             return ANY if schema else NONE
-        for name in schema:
-            check_keyword(pointer, name)
-        if self.document.is_old:
-            check_old_dialect(pointer, schema)
-        reader = Reader(schema, pointer)
+        reader = Reader(self.keywords(pointer, schema), pointer)
         context = Context(self.terms, self.values, self.closed)
         parts = [
             assertions.read_type(reader),
@@ -138,6 +134,18 @@ class Solver:
             *self._combined(reader),
         ]
         return self._guarded(pointer, lambda: assertions.everything(parts))
+
+    def keywords(self, pointer: str, schema: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+        """Return the keywords of a subschema that are read, which is all of them.
+
+        Raises:
+            UnsupportedSchemaError: one is refused whatever its value is.
+        """
+        for name in schema:
+            check_keyword(pointer, name)
+        if self.document.is_old:
+            check_old_dialect(pointer, schema)
+        return schema
 
     def _listed(self, reader: Reader) -> Iterator[Values]:
         """Yield what enum and const admit."""

@@ -209,7 +209,7 @@ def test_references(schema: Any, words: list[str], others: list[str]) -> None:
         ({"$defs": {"p": {"$ref": "#/$defs/q"}, "q": {"$ref": "#/$defs/p"}}, "$ref": "#/$defs/p"}, "#/$defs/p"),
         ({"anyOf": [{"$ref": "#"}, {"type": "null"}]}, "#"),
         ({"not": {"$ref": "#"}}, "#"),
-        ({"properties": {"a": {"$ref": "#/$defs/none"}}}, "#/$defs/none"),
+        ({"properties": {"a": {"$ref": "#/$defs/none"}}}, "#/properties/a"),
         ({"properties": {"a": {"$ref": "other.json#/x"}}}, "#/properties/a"),
         ({"properties": {"a": {"$ref": "#name"}}, "$anchor": "name"}, "#/properties/a"),
         ({"$defs": {"a": {"$id": "x", "type": "null"}}, "$ref": "#/$defs/a"}, "#/$defs/a"),

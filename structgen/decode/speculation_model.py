@@ -1,0 +1,51 @@
+"""What drafting ahead is worth, from what it costs: a formula, no measurement."""
+
+from __future__ import annotations
+
+import math
+
+from structgen.errors import OptionError
+
+
+def speedup(*, acceptance: float, draft_tokens: int = 4, draft_cost: float, verify_cost: float = 1.0) -> float:
+    """Return how many times faster speculative decoding is than one pass of the target model per token.
+
+    Tokens per round over the cost of a round: (1 - acceptance ** (draft_tokens + 1)) / (1 - acceptance) tokens for
+    draft_tokens * draft_cost + verify_cost passes. The formula is that of Leviathan et al. 2023, "Fast Inference from
+    Transformers via Speculative Decoding"; it takes each drafted token to be accepted independently of the others.
+
+    Args:
+        acceptance: probability that a drafted token is accepted, 0 to 1.
+        draft_tokens: tokens drafted per round.
+        draft_cost: cost of drafting one token, in passes of the target model.
+        verify_cost: cost of the pass that verifies them, likewise; 1 where a pass over a few tokens costs what one
+            over a single token does.
+
+    Raises:
+        OptionError: a value that is no number, or out of range.
+    """
+    acceptance = _number("acceptance", acceptance, maximum=1.0)
+    draft_cost = _number("draft_cost", draft_cost)
+    verify_cost = _number("verify_cost", verify_cost)
+    if isinstance(draft_tokens, bool) or not isinstance(draft_tokens, int) or draft_tokens < 0:
+        raise OptionError(f"draft_tokens must be an int of at least 0, not {draft_tokens!r}")
+    cost = draft_tokens * draft_cost + verify_cost
+    if cost == 0:
+        raise OptionError("draft_cost and verify_cost are both 0: a round that costs nothing has no speed")
+    if acceptance in (0.0, 1.0):
+        return (draft_tokens * acceptance + 1) / cost
+    # expm1 keeps the digits that a plain subtraction loses near an acceptance of 1.
+    return math.expm1((draft_tokens + 1) * math.log(acceptance)) / (acceptance - 1) / cost
+
+
+def _number(name: str, value: float, maximum: float = math.inf) -> float:
+    """Return a number of at least 0.
+
+    Raises:
+        OptionError: it is none.
+    """
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not is_number or not 0 <= value <= maximum:
+        bound = "0 or more" if maximum == math.inf else f"from 0 to {maximum:g}"
+        raise OptionError(f"{name} must be a number {bound}, not {value!r}")
+    return float(value)

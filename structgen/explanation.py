@@ -1,0 +1,139 @@
+"""Any output type -> what becomes of each part of it, without a vocabulary and without a model.
+
+Left out: what a vocabulary or a model cannot do (`compile` says that), and validators of a type's own, which no grammar
+can see.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from structgen.config import Limits, Policy
+from structgen.declarations import Choice, JsonSchema, Lark, Regex
+from structgen.errors import OptionError, StructgenError
+from structgen.findings import Bounded, Explanation, Finding
+from structgen.grammar import ir
+from structgen.grammar.json_schema import PropertyOrder, SchemaSource
+from structgen.grammar.json_schema.findings import explain_schema
+from structgen.grammar.normalise import Deadline, normalise
+from structgen.grammar.policy import apply_policy
+from structgen.output_type import Declaration, lower
+
+_OWN = "x-structgen-"
+DEFAULT_POLICY = Policy()
+
+
+def explain(
+    output_type: object, *, property_order: PropertyOrder = "declared", policy: Policy | None = DEFAULT_POLICY
+) -> Explanation:
+    """Return what becomes of each part of an output type; what cannot be used is told, not raised.
+
+    Args:
+        output_type: a Python type, JsonSchema, Regex, Choice or Lark.
+        property_order: "declared", or "any" for keys in every order.
+        policy: the generation policy whose cuts are told; None has none.
+
+    Raises:
+        OptionError: an unknown property_order or policy.
+    """
+    if property_order not in ("declared", "any"):
+        raise OptionError(f"{property_order!r} is no property_order: use 'declared' or 'any'")
+    if policy is not None and not isinstance(policy, Policy):
+        raise OptionError(f"policy must be a Policy or None, not {type(policy).__name__}")
+    try:
+        declaration = lower(output_type, property_order=property_order)
+        # The first step of every compilation; it finds the grammars that no text can reach an end of.
+        normalise(declaration.grammar, Deadline(Limits().compile_seconds))
+    except StructgenError as error:
+        findings = _findings_of(output_type, property_order)
+        return Explanation(name=_name_of(output_type), findings=findings, error=error)
+    cuts = () if policy is None else apply_policy(declaration.grammar, policy)[1]
+    is_closed = not isinstance(output_type, JsonSchema)
+    found = explain_declaration(declaration, cuts, is_closed=is_closed, property_order=property_order)
+    return replace(found, name=_name_of(output_type), notes=tuple(_notes(output_type, declaration)))
+
+
+def explain_declaration(
+    declaration: Declaration[Any],
+    cuts: tuple[Bounded, ...] = (),
+    *,
+    is_closed: bool,
+    property_order: PropertyOrder = "declared",
+) -> Explanation:
+    """Return what became of a declaration that is in use.
+
+    Args:
+        declaration: what `lower` gave.
+        cuts: what the policy cut of its grammar.
+        is_closed: False for a JsonSchema, whose objects are open; True for a Python type.
+        property_order: as it was lowered.
+    """
+    findings = () if declaration.schema is None else _told(declaration.schema, property_order, is_closed=is_closed)
+    notes = () if findings else tuple(_sizes(declaration.grammar))
+    return Explanation(name=declaration.name, findings=findings, notes=notes, policy=cuts)
+
+
+def _findings_of(output_type: object, property_order: PropertyOrder) -> tuple[Finding, ...]:
+    """Return what becomes of the keywords of a type that cannot be used, none where it has no readable schema."""
+    # pydantic is imported when a Python type is first declared, as in output_type.py.
+    from structgen.type_schema import type_schema
+
+    try:
+        if isinstance(output_type, JsonSchema):
+            return _told(output_type.text, property_order, is_closed=False)
+        if isinstance(output_type, Regex | Choice | Lark):
+            return ()
+        return _told(type_schema(output_type)[1], property_order, is_closed=True)
+    except StructgenError:
+        return ()  # whoever asks gets the error of the type itself beside this
+
+
+def _told(schema: SchemaSource, property_order: PropertyOrder, *, is_closed: bool) -> tuple[Finding, ...]:
+    """Return what becomes of the keywords of a schema; our own keywords go by what they say."""
+    found = explain_schema(schema, closed=is_closed, property_order=property_order)
+    return tuple(replace(finding, keyword=finding.keyword.removeprefix(_OWN)) for finding in found)
+
+
+def _name_of(output_type: object) -> str:
+    names = {JsonSchema: "JSON", Regex: "the regular expression", Choice: "the choice", Lark: "the grammar"}
+    if type(output_type) in names:
+        return names[type(output_type)]
+    from structgen.type_names import type_name
+
+    return type_name(output_type)
+
+
+def _notes(output_type: object, declaration: Declaration[Any]) -> list[str]:
+    """Return what there is to know of a declaration without keywords."""
+    if declaration.schema is not None:
+        return []
+    if output_type is str:
+        return ["any text; it ends where the model ends it, at a stop string, or at max_tokens"]
+    if isinstance(output_type, Choice):
+        return [f"{len(output_type.items)} answers, each written as str() gives it"]
+    lines = _sizes(declaration.grammar)
+    if isinstance(output_type, Lark):
+        # Lark is imported when a Lark grammar is declared, as in output_type.py.
+        from structgen.grammar.lark_grammar.reader import read_grammar
+
+        ignored = read_grammar(output_type.grammar, output_type.start).ignored
+        lines += [f"ignored between terminals: {', '.join(ignored)}"] if ignored else []
+    return lines
+
+
+def _sizes(grammar: ir.Grammar) -> list[str]:
+    """Return how large a grammar is, and what is counted in it."""
+    parts = [part for body in grammar.rules.values() for part in ir.walk(body)]
+    terminals = {part for part in parts if isinstance(part, ir.Lexeme | ir.Literal) and part != ir.Literal(b"")}
+    lines = [f"{_number(len(grammar.rules), 'rule')}, {_number(len(terminals), 'terminal')}"]
+    counted = [part for part in parts if isinstance(part, ir.Lexeme) and (part.min_length or part.max_length)]
+    repeats = [part for part in parts if isinstance(part, ir.Repeat) and (part.minimum > 1 or (part.maximum or 1) > 1)]
+    if counted or repeats:
+        lengths, times = _number(len(counted), "length"), _number(len(repeats), "repeat")
+        lines.append(f"counted, not unrolled: {lengths}, {times}")
+    return lines
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}" + ("" if count == 1 else "s")
