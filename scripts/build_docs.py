@@ -40,15 +40,19 @@ def tree() -> str:
 
 
 def examples() -> str:
-    """Return the table of error examples, with the messages that they give now."""
+    """Return for each error when it comes and what to do, with the messages that its examples give now."""
     sys.path.insert(0, str(ROOT / "tests"))
-    from error_table import CASES, message_of
+    from error_table import CASES, GUIDES, message_of
 
-    lines = ["| what was written | error | message |", "|---|---|---|"]
-    for case in CASES:
-        message = message_of(case).replace("|", "\\|").replace("<", "&lt;")
-        lines.append(f"| `{case.code.replace('|', chr(92) + '|')}` | `{case.error}` | {message} |")
-    return "\n".join(lines)
+    lines: list[str] = []
+    for error, guide in GUIDES.items():
+        lines += [f"## {error}", "", guide.when, "", guide.remedy, "", "| what was written | message |", "|---|---|"]
+        for case in CASES:
+            if case.error == error:
+                message = message_of(case).replace("|", "\\|").replace("<", "&lt;")
+                lines.append(f"| `{case.code.replace('|', chr(92) + '|')}` | {message} |")
+        lines.append("")
+    return "\n".join(lines).rstrip()
 
 
 def names() -> str:

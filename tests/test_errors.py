@@ -8,7 +8,7 @@ import re
 import pytest
 
 import structgen as sg
-from error_table import CASES, Case, raised_by
+from error_table import CASES, GUIDES, Case, raised_by
 from structgen import errors
 
 NODE = re.compile(
@@ -83,8 +83,54 @@ def test_errors_import_nothing_of_the_package() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.code)
-def test_a_mistake_raises_its_error_and_says_what_is_wrong(case: Case) -> None:
-    """Each mistake of the table raises exactly its class, and the message names what to change."""
+def test_a_mistake_raises_its_error_and_says_what_is_wrong_and_what_to_do(case: Case) -> None:
+    """Each mistake of the table raises exactly its class, in one line that can be printed anywhere."""
     error = raised_by(case)
     assert type(error).__name__ == case.error, str(error)
     assert case.part in str(error)
+    assert case.advice in str(error)
+    assert case.part
+    assert case.advice
+    assert "\n" not in str(error)
+    assert len(str(error).encode()) < 400
+
+
+def test_every_class_of_the_tree_is_raised() -> None:
+    """Each leaf has its rows and its words in the documentation; each inner class is what a row is caught by."""
+    raised = [type(raised_by(case)) for case in CASES]
+    leaves = {name for name, cls in classes().items() if cls not in {other.__base__ for other in classes().values()}}
+    assert {cls.__name__ for cls in raised} == leaves
+    assert set(GUIDES) == leaves
+    for name, cls in classes().items():
+        assert any(issubclass(found, cls) for found in raised), name
+
+
+@pytest.mark.parametrize("num_failed", [1, 2, 3])
+def test_a_batch_says_how_much_of_it_failed(num_failed: int) -> None:
+    """Where nothing came of any row, the message promises nothing."""
+    results = [errors.OptionError("the prompt is empty")] * num_failed + ["fine"] * (3 - num_failed)
+    message = str(errors.BatchError(tuple(results)))
+    assert ("what the other rows gave is in .results" in message) == (num_failed < 3)
+    assert message.startswith("all 3 rows" if num_failed == 3 else f"{num_failed} of 3 rows")
+
+
+class _Hostile:
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("a", "'a'"),
+        ("\ud800\n", r"'\ud800\n'"),
+        (_Hostile(), "a value of type _Hostile"),
+        (10**5000, "a value of type int"),
+        ("x" * 1000, "'" + "x" * 99 + " ... (1002 characters)"),
+    ],
+    ids=["text", "half a character", "hostile repr", "long integer", "long text"],
+)
+def test_any_value_can_be_shown(value: object, text: str) -> None:
+    """A message shows a wrong value, whatever it is, in a bounded text that UTF-8 can write."""
+    assert errors.shown(value) == text
+    assert errors.shown(value).encode()

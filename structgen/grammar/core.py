@@ -316,7 +316,7 @@ class AutomatonCore:
 
     def _rejection(self, configuration: int, token_id: int, data: bytes) -> str:
         what = repr(data) if data else "a special or unknown token, which never is text"
-        return f"token {token_id} ({what}) is not legal in state {self._parser.describe(configuration)}"
+        return f"token {token_id} ({what}) is not legal in state {self._parser.describe(configuration)}; see mask()"
 
     def forced_bytes(self, configuration: int) -> bytes:
         """Return the bytes that every continuation starts with (at most 4,096 of them)."""

@@ -164,8 +164,8 @@ class ParserState:
             num_tokens = _whole("num_tokens", num_tokens)
         if not 0 <= num_tokens <= len(self._history):
             raise OptionError(
-                f"cannot roll back {shown(num_tokens)} tokens: {len(self._history)} were taken, and none is negative; "
-                f"pass a number from 0 to {len(self._history)}"
+                f"cannot roll back {shown(num_tokens)} tokens: pass a number from 0 to {len(self._history)}, which is "
+                "how many were taken"
             )
         if num_tokens:
             self.configuration = self._history[-num_tokens]
