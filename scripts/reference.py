@@ -14,6 +14,8 @@ MARK_OF_KIND = {
 
 # What is handed out and not made by hand: the entry says where it comes from instead of how it is built.
 MADE_BY = {
+    "Explanation": "`sg.check`",
+    "Finding": "`sg.check`, in the explanation",
     "Generator": "`sg.Model.generator`",
     "ParserState": "`sg.TokenAutomaton.start`",
     "ReplayRecord": "`sg.Model.run`, in the report",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from structgen.config import Limits, PenaltyScope, Policy, Sampling, Speculation, Whitespace
     from structgen.declarations import Choice, JsonSchema, Lark, Regex
     from structgen.decode.prompt import Raw
+    from structgen.decode.speculation_model import speedup
     from structgen.errors import (
         BatchError,
         BudgetError,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         UnsupportedTypeError,
         VocabularyError,
     )
+    from structgen.findings import Explanation, Finding
     from structgen.generator import Generator
     from structgen.grammar.cache import CompileCache
     from structgen.grammar.parser_state import ParserState
@@ -51,6 +53,8 @@ __all__ = [
     "ConfirmationRequired",
     "DeclareError",
     "DecodeError",
+    "Explanation",
+    "Finding",
     "Generator",
     "GrammarSyntaxError",
     "JsonSchema",
@@ -88,6 +92,7 @@ __all__ = [
     "check",
     "compile",
     "load",
+    "speedup",
     "tool",
 ]
 
@@ -96,6 +101,8 @@ _HOMES = {
     "config": ("Limits", "PenaltyScope", "Policy", "Sampling", "Speculation", "Whitespace"),
     "declarations": ("Choice", "JsonSchema", "Lark", "Regex"),
     "decode.prompt": ("Raw",),
+    "decode.speculation_model": ("speedup",),
+    "findings": ("Explanation", "Finding"),
     "generator": ("Generator",),
     "grammar.cache": ("CompileCache",),
     "grammar.parser_state": ("ParserState",),

@@ -112,10 +112,10 @@ def _other(rules: Rules, region: Region, declared: tuple[str, ...], layout: Layo
 @lru_cache(maxsize=256)
 def _other_key(keys: CharDfa | None, declared: tuple[str, ...]) -> ir.Lexeme | None:
     if keys is None and not declared:
-        return replace(lexemes.json_string(), free_text=False)
+        return replace(lexemes.json_string(), free_text=False, name="key")
     found = (keys or CharDfa.any_text()).difference(CharDfa.from_words(declared))
     # A key is structure, not prose: penalties leave it alone.
-    return None if found.is_empty else replace(lexemes.json_string(found), free_text=False)
+    return None if found.is_empty else replace(lexemes.json_string(found), free_text=False, name="key")
 
 
 def _with_listed_keys(shape: ObjectShape) -> ObjectShape:
