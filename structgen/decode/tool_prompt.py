@@ -15,11 +15,15 @@ from structgen.tools import CALL_END, CALL_START
 
 Message = dict[str, Any]
 
+# Of some wordings this form, tags around the tools and a pattern of the call, made SmolLM2 begin with a call most often
+# where a tool fits (log-probability of the marker -4.5, and -6.2 for plain sentences) and not where none does (-11.6).
 _NOTE = (
-    "You can call a tool. The tools, one a line:\n"
+    "You can call these tools:\n"
+    "<tools>\n"
     "{tools}\n"
-    "To call one, end your answer with its name and its arguments, in this form:\n"
-    f'{CALL_START}\n{{"name": "...", "arguments": {{...}}}}\n{CALL_END}'
+    "</tools>\n\n"
+    f"To call one, return its name and its arguments as JSON within {CALL_START}{CALL_END} tags:\n"
+    f'{CALL_START}\n{{"name": <name>, "arguments": <arguments>}}\n{CALL_END}'
 )
 
 
