@@ -6,7 +6,8 @@ generators a model keeps (generator_pool.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar, Unpack
 
@@ -18,6 +19,7 @@ from structgen.report import ReplayRecord, Result
 
 if TYPE_CHECKING:
     from structgen.config import Limits
+    from structgen.decode.exact_choice import ExactChoice
     from structgen.decode.loop import Decoding, Request
     from structgen.decode.prompt import Prompt
     from structgen.decode.runtime import Runtime
@@ -53,7 +55,7 @@ class _Call:
     """A request on its way, and what its report needs."""
 
     request: Request
-    decoding: Decoding
+    decoding: Decoding | ExactChoice
     route: str
     compile_cache: str
 
@@ -98,6 +100,7 @@ class Generator(Generic[T]):
             OptionError: the prompt or an option is not usable.
             NoLegalTokenError: the model or a bias leaves no legal token a probability.
             OutputError: the text fits, but a validator of the type's own refused it.
+            VocabularyError: an answer of Choice(exact=True) cannot be spelled, or the model has no stop token.
         """
         call = self._start(prompt, settings_of(CallSettings, options))
         call.decoding.run()
@@ -125,7 +128,7 @@ class Generator(Generic[T]):
 
     def _start(self, prompt: Prompt, settings: CallSettings) -> _Call:
         """Check everything, and return the request before its first token."""
-        from structgen.decode.loop import Decoding, Request
+        from structgen.decode.loop import Request
         from structgen.decode.sampler import resolve_seed
 
         if settings.stop and not self._declaration.takes_stop:
@@ -133,20 +136,41 @@ class Generator(Generic[T]):
                 f"stop ends free text (str), and the grammar of {self._declaration.name} says itself where it ends: "
                 "leave stop out"
             )
-        state = self._automaton.start()
-        prompt_token_ids = self._runtime.encode(prompt)
+        prompt_token_ids = self._runtime.encode(prompt, tools=self._declaration.tools)
         # The compilation belongs to the first call; whoever calls again finds it done.
         compile_cache, self._compile_cache = self._compile_cache, "hit"
         request = Request(
             prompt_token_ids=prompt_token_ids,
-            max_tokens=self._budget(settings.max_tokens, len(prompt_token_ids), state.tokens_to_end_bound),
+            max_tokens=self._budget(settings.max_tokens, len(prompt_token_ids)),
             seed=resolve_seed(settings.seed),
             sampling=Sampling() if settings.sampling is None else settings.sampling,
             stop=tuple(settings.stop),
         )
-        decoding = Decoding(self._runtime.new_target(), state, self._runtime.vocabulary, request)
         route = self._declaration.name if settings.route is None else settings.route
-        return _Call(request, decoding, route, compile_cache)
+        return _Call(request, self._decoding(request), route, compile_cache)
+
+    def _decoding(self, request: Request) -> Decoding | ExactChoice:
+        """Return the way to the text: token by token, or among whole answers."""
+        from structgen.decode.exact_choice import ExactChoice
+        from structgen.decode.loop import Decoding
+
+        target, vocabulary = self._runtime.new_target(), self._runtime.vocabulary
+        if self._answers is None:
+            return Decoding(target, self._automaton.start(), vocabulary, request)
+        return ExactChoice(target, vocabulary, self._answers, request)
+
+    @functools.cached_property
+    def _answers(self) -> Mapping[str, tuple[int, ...]] | None:
+        """The canonical tokens of each whole answer, None where tokens are drawn one by one."""
+        answers = self._declaration.answers
+        return None if answers is None else {answer: self._runtime.canonical_tokens(answer) for answer in answers}
+
+    @property
+    def _needed(self) -> int:
+        """Tokens that are enough for a text, whatever the model prefers."""
+        if self._answers is not None:
+            return max(map(len, self._answers.values()))
+        return self._automaton.start().tokens_to_end_bound
 
     def _result(self, call: _Call) -> Result[T]:
         """Read the value of a finished text, and write down what it took."""
@@ -168,12 +192,13 @@ class Generator(Generic[T]):
             self._num_kept_rows = num_rows
             shared_cache().store(self._declaration.grammar, self._automaton, self._limits)
 
-    def _budget(self, max_tokens: int | None, num_prompt_tokens: int, needed: int) -> int:
+    def _budget(self, max_tokens: int | None, num_prompt_tokens: int) -> int:
         """Return what the call may use: what was asked for, cut to what the context has left.
 
         Raises:
             OptionError: what the context has left is not enough, whatever was asked for.
         """
+        needed = self._needed
         budget = max(_DEFAULT_MAX_TOKENS, needed) if max_tokens is None else max_tokens
         context = self._runtime.context_length
         if context is None or not isinstance(budget, int):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # Generators that a model keeps for the types it was called with last; each holds a compiled automaton.
 _MAX_GENERATORS = 64
-# Their text and their class say all of them.
+# Their value and their class say all of them; of a float its text, in which nan is itself and -0.0 is not 0.0.
 _PLAIN = (str, int, float, bool, type(None))
 # Nor have their texts parts with white space between, so no model need be asked how it writes them; nor these.
 _TEXTS = (Regex, Choice, Lark)
@@ -94,7 +94,7 @@ class GeneratorPool:
         is_plain = isinstance(output_type, _TEXTS) or any(output_type is plain for plain in _PLAIN)
         if asked is not Whitespace.AUTO or is_plain:
             return asked
-        return Whitespace.SPACED
+        return self._runtime.whitespace
 
 
 def _limits_of(declaration: Declaration[Any]) -> Limits:
@@ -118,7 +118,7 @@ def identity(output_type: object) -> Hashable:
     if isinstance(output_type, OutputDeclaration):
         return output_type
     if type(output_type) in _PLAIN:
-        return (type(output_type), str(output_type))
+        return (type(output_type), str(output_type) if isinstance(output_type, float) else output_type)
     origin = get_origin(output_type)
     if origin is None:
         return id(output_type)
