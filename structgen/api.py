@@ -84,7 +84,8 @@ def compile(
     """Compile an output type (a Python type, JsonSchema, Regex, Choice or Lark) for a vocabulary, without a model.
 
     Args:
-        output_type: what is wanted.
+        output_type: what is wanted. Choice(exact=True) gives the automaton of Choice: the law over whole answers is
+            that of a Model's calls.
         vocabulary: that of the tokenizer.
         limits: what the compilation may cost; None is Limits().
         cache: where to look first and what to keep it in; None compiles anew.
