@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Required, Union
 
+from structgen.errors import UnsatisfiableError
 from structgen.grammar import ir, lexemes
 from structgen.grammar.json_schema import PropertyOrder, Style, lower_schema
 from structgen.grammar.regex_grammar import pattern_chardfa
@@ -72,6 +73,8 @@ def lower_tools(toolset: ToolSet, *, whitespace: Style, property_order: Property
     # pydantic is imported when a type is first lowered, so that the package itself loads quickly.
     from structgen.type_schema import type_schema
 
+    for one in toolset.tools:
+        _check_callable(one)
     adapter, schema = type_schema(_any_call(toolset.tools))
     body = lower_schema(schema, whitespace=whitespace, property_order=property_order, closed=True)
     call = ir.Sequence((ir.Literal(_BEFORE.encode()), ir.Reference(body.start), ir.Literal(_AFTER.encode())))
@@ -86,6 +89,16 @@ def lower_tools(toolset: ToolSet, *, whitespace: Style, property_order: Property
 
 # Rules of a schema are named by pointers, which begin with "#", or "any".
 _RULE = "tool calls"
+
+
+def _check_callable(tool: Tool[..., Any]) -> None:
+    """Refuse a tool that has no arguments to be called with: among others its part would vanish without a word."""
+    from structgen.type_schema import type_schema
+
+    try:
+        lower_schema(type_schema(tool.signature.arguments)[1], closed=True)
+    except UnsatisfiableError as error:
+        raise UnsatisfiableError(f"the tool {tool.name} can never be called: {error}") from error
 
 
 def _with_text(call: ir.Expr) -> ir.Expr:

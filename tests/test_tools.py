@@ -24,9 +24,11 @@ import structgen as sg
 from json_oracle import sample
 from oracle.recognise import accepts
 from oracle.walks import automaton_of, tokens_of
+from structgen.decode.tool_prompt import tools_note
 from structgen.output_type import lower
 from structgen.tools import Tool, ToolCall, ToolSet, tool
 from structgen.vocabulary import Vocabulary
+from tiny_tokenizer import byte_tokenizer, tiny_llama
 
 
 class Unit(enum.Enum):
@@ -310,6 +312,26 @@ def test_keywords_that_a_parameter_needs_are_refused_by_name() -> None:
 
     with pytest.raises(sg.UnsupportedSchemaError, match=r"properties/some.*uniqueItems"):
         lower(ToolSet([pick]))
+
+
+def test_a_tool_that_can_never_be_called_is_refused() -> None:
+    """A tool without possible arguments does not vanish among the others."""
+
+    def never(value: Annotated[int, Ge(3), Le(2)]) -> None: ...
+
+    with pytest.raises(sg.UnsatisfiableError, match=r"tool never .*#/properties/value"):
+        lower(ToolSet([now, never]))
+
+
+def test_a_model_is_told_of_the_tools_and_calls_one() -> None:
+    """From a set of functions to a call that can be invoked, with a model that knows nothing."""
+    model = sg.Model(tiny_llama(), byte_tokenizer())
+    result = model.run(ToolSet([get_weather, now], min_calls=1), "Hi", seed=1)
+    prompt = model.hf_tokenizer.decode(result.report.record.prompt_token_ids)
+    assert f"system: {tools_note(lower(ToolSet([get_weather, now])).tools)}<|end|>user: Hi" in prompt
+    assert [call.name for call in result.value] == [name for name, _ in read_back(result.text)]
+    assert isinstance(result.value[0].invoke(), str)
+    assert model.generate(ToolSet([now]), "Hi", max_tokens=9, seed=1) == []
 
 
 def test_arguments_by_hand_are_made_into_their_types() -> None:
