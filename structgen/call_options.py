@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
-from structgen.config import Policy, Sampling, Speculation, Whitespace, unknown_option
+from structgen.config import Policy, Sampling, Speculation, Whitespace, check_name, unknown_option
 from structgen.errors import OptionError
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ class TypeSettings:
     def __post_init__(self) -> None:
         """Check each option."""
         object.__setattr__(self, "whitespace", Whitespace(self.whitespace))
-        if self.property_order not in ("declared", "any"):
-            raise OptionError(f"{self.property_order!r} is no property_order: use 'declared' or 'any'")
+        check_name("property_order", self.property_order, ("declared", "any"))
         _check_kind("policy", self.policy, Policy)
 
 

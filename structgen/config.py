@@ -9,11 +9,13 @@ from __future__ import annotations
 import difflib
 import functools
 import math
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import EnumType, StrEnum
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
@@ -69,14 +71,19 @@ def _options(keyword: str) -> Callable[[type[OptionsT]], type[OptionsT]]:
     return decorate
 
 
-class _Option(StrEnum):
-    """A choice between names, which says what the names are when it is given another."""
+class _Names(EnumType):
+    """Looks up text only: Enum itself compares and writes down whatever it is given."""
 
-    @classmethod
-    def _missing_(cls, value: object) -> None:
-        """Refuse an unknown name with our own error."""
-        names = ", ".join(repr(member.value) for member in cls)
-        raise OptionError(f"{shown(value)} is no {cls.__name__}: use one of {names}")
+    def __call__(cls, value: Any, *args: Any, **options: Any) -> Any:
+        """Return the member of a name, and say what the names are where it is another."""
+        if not isinstance(value, str) or value not in cls.__members__.values():
+            names = ", ".join(map(repr, map(str, cls.__members__.values())))
+            raise OptionError(f"{shown(value)} is no {cls.__name__}: use one of {names}")
+        return super().__call__(value, *args, **options)
+
+
+class _Option(StrEnum, metaclass=_Names):
+    """A choice between names."""
 
 
 class Whitespace(_Option):
@@ -179,6 +186,7 @@ class Speculation:
 
     def __post_init__(self) -> None:
         """Refuse what does nothing yet."""
+        check_count("max_draft_tokens", self.max_draft_tokens, minimum=0)
         if self.max_draft_tokens != 0:
             raise OptionError(
                 f"max_draft_tokens={shown(self.max_draft_tokens)}: there are no drafters yet, use Speculation.off()"
@@ -266,6 +274,25 @@ def check_number(
             f"at most {maximum:g}" if maximum < math.inf else "",
         ]
         raise OptionError(f"{name} must be {' and '.join(filter(None, bounds))}, not {shown(value)}")
+
+
+def check_folder(option: str, value: object) -> Path | None:
+    """Return the path of a folder, None for None; raise OptionError for what can be none."""
+    if value is None:
+        return None
+    path = os.fspath(value) if isinstance(value, str | os.PathLike) else b""
+    try:
+        if isinstance(path, str) and b"\0" not in os.fsencode(path):
+            return Path(path)
+    except UnicodeEncodeError as error:
+        raise OptionError(f"{option} holds a lone surrogate, which is no text: {shown(value)}") from error
+    raise OptionError(f"{option} must be the path of a folder or None, not {shown(value)}")
+
+
+def check_name(option: str, value: object, names: tuple[str, ...]) -> None:
+    """Raise OptionError unless the value is one of the names."""
+    if not isinstance(value, str) or value not in names:
+        raise OptionError(f"{shown(value)} is no {option}: use {' or '.join(map(repr, names))}")
 
 
 def check_count(name: str, value: int, minimum: int = 1) -> None:

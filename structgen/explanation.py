@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from structgen.config import Limits, Policy
+from structgen.config import Limits, Policy, check_name
 from structgen.declarations import Choice, JsonSchema, Lark, Regex
 from structgen.errors import OptionError, StructgenError
 from structgen.findings import Bounded, Explanation, Finding
@@ -37,8 +37,7 @@ def explain(
     Raises:
         OptionError: an unknown property_order or policy.
     """
-    if property_order not in ("declared", "any"):
-        raise OptionError(f"{property_order!r} is no property_order: use 'declared' or 'any'")
+    check_name("property_order", property_order, ("declared", "any"))
     if policy is not None and not isinstance(policy, Policy):
         raise OptionError(f"policy must be a Policy or None, not {type(policy).__name__}")
     try:

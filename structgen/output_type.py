@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar, overload
 
-from structgen.config import Whitespace
+from structgen.config import Whitespace, check_name
 from structgen.declarations import Choice, JsonSchema, Lark, Regex, written
 from structgen.errors import OptionError, OutputError
 from structgen.grammar import dfa as dfas
@@ -99,8 +99,7 @@ def lower(
         GrammarSyntaxError: an unreadable regular expression or grammar.
         OptionError: an unknown option value, or one that is not available yet.
     """
-    if property_order not in ("declared", "any"):
-        raise OptionError(f"{property_order!r} is no property_order: use 'declared' or 'any'")
+    check_name("property_order", property_order, ("declared", "any"))
     style = Whitespace(whitespace)
     match output_type:
         case JsonSchema(text=text, whitespace=own):

@@ -252,9 +252,9 @@ def _check_bounds(min_calls: object, max_calls: object) -> None:
         if isinstance(value, bool) or not isinstance(value, int):
             raise OptionError(f"{name} must be an int, not {shown(value)}")
         if value > 1:
-            raise OptionError(f"{name}={value}: several calls in one answer are not available yet; use 1")
+            raise OptionError(f"{name}={shown(value)}: several calls in one answer are not available yet; use 1")
     if max_calls != 1:
-        raise OptionError(f"max_calls={max_calls}: there must be room for a call, use 1 (or str for text alone)")
+        raise OptionError(f"max_calls={shown(max_calls)}: there must be room for a call, use 1 (or str for text alone)")
     if min_calls not in (0, 1):
         raise OptionError(f"min_calls must be 0 (a call is optional) or 1, not {min_calls}")
 

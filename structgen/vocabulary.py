@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from structgen import vocabulary_cache
-from structgen.errors import OptionError, VocabularyError, shown
+from structgen.config import check_folder
+from structgen.errors import VocabularyError, shown
 from structgen.token_bytes import TokenTable, read_token_table, text_encoder
 from structgen.trie import ByteTrie
 
@@ -94,8 +95,10 @@ class Vocabulary:
                 outside the vocabulary.
             OptionError: cache_dir is no folder's name.
         """
-        if not isinstance(cache_dir, str | os.PathLike | CacheFolder | None):
-            raise OptionError(f"cache_dir must be the path of a folder or None, not {shown(cache_dir)}")
+        if isinstance(cache_dir, CacheFolder):
+            folder: Path | None = vocabulary_cache.user_folder()
+        else:
+            folder = check_folder("cache_dir", cache_dir)
         backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
         if not hasattr(backend, "to_str"):
             raise VocabularyError(
@@ -106,9 +109,8 @@ class Vocabulary:
             serialised: str = backend.to_str()
         except Exception as error:  # the library raises plain Exception, for stages written in Python
             raise VocabularyError(f"{type(tokenizer).__name__} cannot be serialised ({error})") from error
-        folder = vocabulary_cache.user_folder() if isinstance(cache_dir, CacheFolder) else cache_dir
         table, trie = vocabulary_cache.load_or_build(
-            None if folder is None else Path(folder),
+            folder,
             vocabulary_cache.cache_key(serialised),
             lambda: read_token_table(serialised),
         )

@@ -24,7 +24,7 @@ from structgen.decode.state import DecodeState
 from structgen.decode.stop_strings import StopStrings
 from structgen.decode.target import Target
 from structgen.decode.trace import Trace
-from structgen.errors import BudgetError, NoLegalTokenError, OptionError
+from structgen.errors import BudgetError, NoLegalTokenError, OptionError, shown
 from structgen.vocabulary import Vocabulary
 
 
@@ -53,7 +53,7 @@ class Request:
         if not self.prompt_token_ids:
             raise OptionError("the prompt has no tokens; pass at least one")
         if isinstance(self.max_tokens, bool) or not isinstance(self.max_tokens, int) or self.max_tokens < 0:
-            raise OptionError(f"max_tokens must be an int of at least 0, not {self.max_tokens!r}")
+            raise OptionError(f"max_tokens must be an int of at least 0, not {shown(self.max_tokens)}")
 
 
 class Decoding:

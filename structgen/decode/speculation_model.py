@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from structgen.config import check_count, check_number
 from structgen.errors import OptionError
 
 
@@ -24,11 +25,12 @@ def speedup(*, acceptance: float, draft_tokens: int = 4, draft_cost: float, veri
     Raises:
         OptionError: a value that is no number, or out of range.
     """
-    acceptance = _number("acceptance", acceptance, maximum=1.0)
-    draft_cost = _number("draft_cost", draft_cost)
-    verify_cost = _number("verify_cost", verify_cost)
-    if isinstance(draft_tokens, bool) or not isinstance(draft_tokens, int) or draft_tokens < 0:
-        raise OptionError(f"draft_tokens must be an int of at least 0, not {draft_tokens!r}")
+    check_number("acceptance", acceptance, minimum=0.0, maximum=1.0)
+    check_number("draft_cost", draft_cost, minimum=0.0)
+    check_number("verify_cost", verify_cost, minimum=0.0)
+    # As a number, because it is multiplied with some.
+    check_number("draft_tokens", draft_tokens, minimum=0.0)
+    check_count("draft_tokens", draft_tokens, minimum=0)
     cost = draft_tokens * draft_cost + verify_cost
     if cost == 0:
         raise OptionError("draft_cost and verify_cost are both 0: a round that costs nothing has no speed")
@@ -36,16 +38,3 @@ def speedup(*, acceptance: float, draft_tokens: int = 4, draft_cost: float, veri
         return (draft_tokens * acceptance + 1) / cost
     # expm1 keeps the digits that a plain subtraction loses near an acceptance of 1.
     return math.expm1((draft_tokens + 1) * math.log(acceptance)) / (acceptance - 1) / cost
-
-
-def _number(name: str, value: float, maximum: float = math.inf) -> float:
-    """Return a number of at least 0.
-
-    Raises:
-        OptionError: it is none.
-    """
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not is_number or not 0 <= value <= maximum:
-        bound = "0 or more" if maximum == math.inf else f"from 0 to {maximum:g}"
-        raise OptionError(f"{name} must be a number {bound}, not {value!r}")
-    return float(value)

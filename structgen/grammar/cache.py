@@ -13,14 +13,12 @@ import threading
 import warnings
 import weakref
 from collections import OrderedDict
-from pathlib import Path
 
 import numpy as np
 from platformdirs import user_cache_path
 
 from structgen.array_store import ArrayLayout, ArrayStore
-from structgen.config import Limits, check_count
-from structgen.errors import OptionError, shown
+from structgen.config import Limits, check_count, check_folder
 from structgen.grammar.build import build_automaton
 from structgen.grammar.canonical import canonical_text
 from structgen.grammar.core import ROW_ARRAYS
@@ -62,7 +60,7 @@ class CompileCache:
         Raises:
             OptionError: an argument is of another type, or a bound is too small.
         """
-        self.directory = _folder(directory)
+        self.directory = check_folder("directory", directory)
         check_count("max_automata", max_automata)
         check_count("max_disk_mb", max_disk_mb, minimum=0)
         self.max_automata = max_automata
@@ -146,12 +144,3 @@ class CompileCache:
 def key_text(grammar: Grammar, vocabulary: Vocabulary, limits: Limits) -> str:
     """Return the text that a cache entry is for."""
     return f"rows\nvocabulary {vocabulary.digest}\nlimits {limits}\n{canonical_text(grammar)}"
-
-
-def _folder(directory: object) -> Path | None:
-    if directory is None:
-        return None
-    path = os.fspath(directory) if isinstance(directory, str | os.PathLike) else None
-    if not isinstance(path, str):
-        raise OptionError(f"the directory of a CompileCache must be a path or None, not {shown(directory)}")
-    return Path(path)
