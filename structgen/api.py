@@ -173,6 +173,11 @@ class Model:
         return self._runtime.loaded.tokenizer
 
     @property
+    def whitespace(self) -> Whitespace:
+        """The style that "auto" means for this model: how it writes JSON by itself. The first use scores the styles."""
+        return self._runtime.whitespace
+
+    @property
     def metrics(self) -> Mapping[str, RouteMetrics]:
         """What the calls so far took, by route; a call without `route` counts under the name of its output type."""
         return self._metrics.snapshot()

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar, Unpack
 
-from structgen.call_options import CallSettings, RunOptions, settings_of, takes
+from structgen.call_options import CallSettings, RunOptions, TypeSettings, settings_of, takes
 from structgen.config import Sampling
 from structgen.errors import OptionError
 from structgen.partial import Partial
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from structgen.decode.loop import Decoding, Request
     from structgen.decode.prompt import Prompt
     from structgen.decode.runtime import Runtime
+    from structgen.findings import Explanation
     from structgen.grammar.token_automaton import TokenAutomaton
     from structgen.metrics import Metrics
     from structgen.output_type import Declaration
@@ -38,12 +39,16 @@ class Compiled(Generic[T]):
     """An output type, compiled for a model's vocabulary.
 
     Attributes:
+        output_type: what was declared.
+        settings: what it was compiled with.
         declaration: its grammar within the generation policy, and how its texts are read.
         automaton: the grammar times the vocabulary.
         limits: what it was compiled under.
         compile_cache: "hit" or "miss".
     """
 
+    output_type: object
+    settings: TypeSettings
     declaration: Declaration[T]
     automaton: TokenAutomaton
     limits: Limits
@@ -66,9 +71,9 @@ class Generator(Generic[T]):
     def __init__(self, runtime: Runtime, compiled: Compiled[T], metrics: Metrics) -> None:
         """Bind what was compiled; use Model.generator to get one."""
         self._runtime = runtime
+        self._compiled = compiled
         self._declaration = compiled.declaration
         self._automaton = compiled.automaton
-        self._limits = compiled.limits
         self._compile_cache = compiled.compile_cache
         self._metrics = metrics
         self._num_kept_rows = 0
@@ -81,6 +86,13 @@ class Generator(Generic[T]):
     def automaton(self) -> TokenAutomaton:
         """The compiled output type."""
         return self._automaton
+
+    def explain(self) -> Explanation:
+        """Return what became of each part of the output type, and what the generation policy leaves out."""
+        from structgen.explanation import explain
+
+        settings = self._compiled.settings
+        return explain(self._compiled.output_type, property_order=settings.property_order, policy=settings.policy)
 
     @takes(CallSettings)
     def __call__(self, prompt: Prompt, **options: Unpack[RunOptions]) -> T:
@@ -190,7 +202,7 @@ class Generator(Generic[T]):
             from structgen.grammar.compile import shared_cache
 
             self._num_kept_rows = num_rows
-            shared_cache().store(self._declaration.grammar, self._automaton, self._limits)
+            shared_cache().store(self._declaration.grammar, self._automaton, self._compiled.limits)
 
     def _budget(self, max_tokens: int | None, num_prompt_tokens: int) -> int:
         """Return what the call may use: what was asked for, cut to what the context has left.

@@ -82,6 +82,8 @@ class GeneratorPool:
         limits = _limits_of(declaration)
         automaton, outcome = shared_cache().compile(declaration.grammar, self._runtime.vocabulary, limits)
         compiled = Compiled(
+            output_type=output_type,
+            settings=settings,
             declaration=declaration,
             automaton=automaton,
             limits=limits,

@@ -247,6 +247,15 @@ def test_help_shows_each_option() -> None:
     assert "whitespace" not in inspect.signature(sg.Generator.run).parameters
 
 
+def test_a_generator_explains_its_cuts(model: sg.Model) -> None:
+    """What the policy takes away is told, and nothing is where it is off."""
+    told = model.generator(Pet).explain()
+    assert {finding.keyword for finding in told.findings} >= {"maxLength", "maximum"}
+    assert told.policy == ()  # all of it is bounded
+    assert [cut.maximum for cut in model.generator(int, policy=sg.Policy(max_digits=9)).explain().policy] == [9]
+    assert model.generator(int, policy=None).explain().policy == ()
+
+
 def test_metrics_sum_by_route() -> None:
     """A route counts its calls, streams that ended included; without one the output type's name is the route."""
     model = sg.Model(tiny_llama(), byte_tokenizer())

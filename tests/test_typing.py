@@ -32,9 +32,19 @@ def use(m: sg.Model) -> None:
     reveal_type(m.run(list[A], "x", whitespace="any").value)  # list[A]
     reveal_type(m.generate_batch(A, ["x"], max_tokens=9))  # list[A]
     reveal_type(m.generator(A, property_order="any")("x"))  # A
+    reveal_type(m.generate(list[int], "x"))  # list[int]
+    reveal_type(m.generate(sg.ToolSet([]), "x"))  # list[structgen.tools.ToolCall]
+    reveal_type(m.generate(sg.Lark("a"), "x"))  # Any
+    reveal_type(m.generate(str, "x", stop=["."]))  # str
+    reveal_type(m.stream(A, "x"))  # typing.Iterator[structgen.partial.Partial[A]]
+    reveal_type(m.generator(A).stream("x", seed=1))  # typing.Iterator[structgen.partial.Partial[A]]
+    for p in m.stream(A, "x", route="r"):
+        reveal_type(p.value)  # A | Any
     m.generate(A, "x", sede=1)  # error
     m.generate(A, "x", seed="1")  # error
     m.generator(A, seed=1)  # error
+    m.generator(A)("x", whitespace="any")  # error
+    m.stream(A, "x", stopp=["."])  # error
     m.run(A, "x", max_tokns=1)  # error
     m.generate_batch(A, ["x"], property_order="sorted")  # error
     m.run_batch([(A, "x")], sede=1)  # error
