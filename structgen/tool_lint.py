@@ -15,7 +15,7 @@ _NUMBER_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Objection:
     """One objection.
 
     Attributes:
@@ -38,18 +38,18 @@ class Finding:
 
 def lint_tool(
     name: str, *, description: str, schema: Mapping[str, Any], destructive: bool, has_return_annotation: bool
-) -> list[Finding]:
+) -> list[Objection]:
     """Return the findings of one tool; `schema` is that of its arguments."""
     found = []
     if not description:
-        found.append(Finding(name, None, "no docstring", "say what it does: the model chooses tools by it"))
+        found.append(Objection(name, None, "no docstring", "say what it does: the model chooses tools by it"))
     if not has_return_annotation:
-        found.append(Finding(name, None, "no return annotation", "say what comes back"))
+        found.append(Objection(name, None, "no return annotation", "say what comes back"))
     if destructive:
         definitions = schema.get("$defs", {})
         for parameter, described in schema.get("properties", {}).items():
             vague = dict.fromkeys(_vague(described, definitions, ()))
-            found += [Finding(name, parameter, problem, advice) for problem, advice in vague]
+            found += [Objection(name, parameter, problem, advice) for problem, advice in vague]
     return found
 
 

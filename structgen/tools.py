@@ -16,7 +16,7 @@ from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, overload
 from structgen.declarations import OutputDeclaration
 from structgen.errors import ConfirmationRequired, OptionError, shown
 from structgen.json_reader import reason
-from structgen.tool_lint import Finding, lint_tool
+from structgen.tool_lint import Objection, lint_tool
 from structgen.tool_signature import Signature, read_signature
 
 P = ParamSpec("P")
@@ -81,7 +81,7 @@ class Tool(Generic[P, R]):
         """What the function takes, as types."""
         return self._signature
 
-    def lint(self) -> list[Finding]:
+    def lint(self) -> list[Objection]:
         """Return what a reader of the signature would object to."""
         return lint_tool(
             self.name,
@@ -229,7 +229,7 @@ class ToolSet(OutputDeclaration[list[ToolCall]]):
         object.__setattr__(self, "min_calls", min_calls)
         object.__setattr__(self, "max_calls", max_calls)
 
-    def lint(self) -> list[Finding]:
+    def lint(self) -> list[Objection]:
         """Return what a reader of the signatures would object to: vague parameters of destructive tools, missing words.
 
         A finding has the name of the tool, the parameter (None for the whole tool), the problem and an advice.
