@@ -55,6 +55,22 @@ def examples() -> str:
     return "\n".join(lines).rstrip()
 
 
+def types() -> str:
+    """Return the table of Python types."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from type_table import type_rows
+
+    return type_rows()
+
+
+def refused_types() -> str:
+    """Return the table of what is no output type, with the messages that are given now."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from type_table import refused_rows
+
+    return refused_rows()
+
+
 def names() -> str:
     """Return the reference of the public names."""
     sys.path.insert(0, str(ROOT / "scripts"))
@@ -65,6 +81,7 @@ def names() -> str:
 
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/json_schema.md": {"keywords": keywords, "formats": formats},
+    "docs/types.md": {"types": types, "refused_types": refused_types},
     "docs/errors.md": {"tree": tree, "examples": examples},
     "docs/reference/api.md": {"names": names},
 }

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from structgen.config import Whitespace, check_name
 from structgen.declarations import Choice, JsonSchema, Lark, Regex, written
-from structgen.errors import OptionError, OutputError
+from structgen.errors import OptionError, OutputError, UnsupportedSchemaError
 from structgen.grammar import dfa as dfas
 from structgen.grammar import ir, lexemes
 from structgen.grammar.json_schema import PropertyOrder, Style, lower_schema
@@ -136,13 +136,16 @@ def _style(whitespace: Whitespace) -> Style:
 
 def _lower_type(output_type: object, style: Style, property_order: PropertyOrder) -> Declaration[Any]:
     # pydantic is imported when a Python type is first declared, so that the package itself loads quickly.
-    from structgen.type_schema import type_name, type_schema
+    from structgen.type_names import no_grammar, type_name
+    from structgen.type_schema import type_schema
 
     adapter, schema = type_schema(output_type)
-    # pydantic drops keys that a model does not know, so there is nothing to gain from writing any.
-    grammar = lower_schema(schema, whitespace=style, property_order=property_order, closed=True)
     name = type_name(output_type)
-
+    try:
+        # pydantic drops keys that a model does not know, so there is nothing to gain from writing any.
+        grammar = lower_schema(schema, whitespace=style, property_order=property_order, closed=True)
+    except UnsupportedSchemaError as error:
+        raise no_grammar(name, error) from error
     read = partial(read_json, adapter, name)
     return Declaration(grammar, read, json.dumps(schema, ensure_ascii=False), name, _PYDANTIC_NESTING, json_so_far)
 

@@ -7,26 +7,29 @@ the type is refused. Left out: custom validator functions, which no grammar can 
 
 from __future__ import annotations
 
-import functools
-import re
-import types
-from collections.abc import Mapping
-from decimal import Decimal
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pydantic import TypeAdapter
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, JsonSchemaWarningKind
-from pydantic_core import core_schema
+from pydantic import TypeAdapter, ValidationError
+from pydantic.json_schema import JsonSchemaValue, JsonSchemaWarningKind
+from pydantic_core import SchemaValidator, core_schema
 
 from structgen.errors import UnsupportedTypeError
+from structgen.grammar.json_schema.keywords import KEYWORDS
+from structgen.type_names import no_form, refuse_no_type, refused
+from structgen.type_scalars import BOUNDS, SCALARS, ScalarSchemas
 
-DIGITS = "x-structgen-digits"
-EXPONENT = "x-structgen-exponent"
 SET = "x-structgen-set"
 
-_FLOAT_DIGITS = 15
-_BOUNDS = ("ge", "gt", "le", "lt")
-_KEY_TYPES = ("str", "enum", "literal", "uuid", "date", "datetime", "time", "any", "definition-ref")
+_MAX_LISTED_KEYS = 64
+_NOT_HASHABLE = {"list", "set", "dict", "deque", "typed-dict", "ordered-dict", "counter", "frozendict", "any"}
+_WRAPPERS = {"lax-or-strict": "lax_schema", "json-or-python": "json_schema"}
+# Where a schema holds other schemas: by name, in a list, or one.
+_NAMED = ("properties", "$defs", "patternProperties", "dependentSchemas")
+_LISTED = ("anyOf", "oneOf", "allOf", "prefixItems")
+_SINGLE = ("items", "additionalProperties", "propertyNames", "not", "contains", "if", "then", "else")
 
 
 def type_schema(output_type: Any) -> tuple[TypeAdapter[Any], Mapping[str, Any]]:
@@ -35,206 +38,293 @@ def type_schema(output_type: Any) -> tuple[TypeAdapter[Any], Mapping[str, Any]]:
     Raises:
         UnsupportedTypeError: pydantic does not know the type, or its JSON texts have no schema.
     """
-    _refuse_no_type(output_type)
+    refuse_no_type(output_type)
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(output_type)
-        return adapter, adapter.json_schema(schema_generator=_Generator, mode="validation")
+        return adapter, _annotated(adapter.json_schema(schema_generator=_Generator, mode="validation"))
     except UnsupportedTypeError:
         raise
     except Exception as error:  # besides its own errors pydantic lets out what a type's hooks raise, of any kind
-        raise UnsupportedTypeError(f"{type_name(output_type)} has no JSON form: {_reason(error)}") from error
+        raise no_form(output_type, error) from error
 
 
-def _refuse_no_type(output_type: Any) -> None:
-    """Refuse what pydantic would take, but nobody means as a type: it evaluates strings and calls functions."""
-    if isinstance(output_type, str):
-        raise UnsupportedTypeError(
-            f"{output_type!r} is a string, not an output type: the type comes first, then the prompt "
-            "(for one of a few answers there is sg.Choice([...]), for a pattern sg.Regex(...))"
-        )
-    if isinstance(output_type, Mapping):
-        raise UnsupportedTypeError("a dict is no output type; for a JSON Schema write sg.JsonSchema({...})")
-    if isinstance(output_type, re.Pattern):
-        raise UnsupportedTypeError("a compiled pattern is no output type; write sg.Regex(pattern.pattern)")
-    if isinstance(output_type, types.FunctionType | types.BuiltinFunctionType | types.MethodType | functools.partial):
-        raise UnsupportedTypeError(f"the function {type_name(output_type)} is no output type; name what it returns")
-    if isinstance(output_type, list | tuple | set):
-        raise UnsupportedTypeError(f"{output_type!r} is a value, not a type; write list[...] or sg.Choice([...])")
+def _annotated(schema: Any) -> Any:
+    """Return a schema with unknown keywords as annotations: json_schema_extra describes, the validator decides."""
+    if not isinstance(schema, dict):
+        return schema
+    found: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in _NAMED and isinstance(value, dict):
+            found[key] = {name: _annotated(inner) for name, inner in value.items()}
+        elif key in _LISTED and isinstance(value, list):
+            found[key] = [_annotated(inner) for inner in value]
+        elif key in _SINGLE:
+            found[key] = _annotated(value)
+        else:
+            found[key if key in KEYWORDS or key.startswith("x-") else f"x-{key}"] = value
+    return found
 
 
-def type_name(output_type: Any) -> str:
-    """Return what to call a type in messages."""
-    try:
-        return getattr(output_type, "__name__", None) or str(output_type)
-    except Exception:  # what is no type at all may not even have a text: 10**5000, Annotated[5, 6]
-        return f"a value of {type(output_type).__name__}"
+class _Generator(ScalarSchemas):
+    """The same for containers: sets, dicts, fields and tagged unions."""
 
-
-def _reason(error: Exception) -> str:
-    """Return the line of an error that says most."""
-    if isinstance(error, ValueError) and "integer string conversion" in str(error):
-        return "it holds an integer with more digits than Python writes"
-    lines = str(error).splitlines() or [type(error).__name__]
-    return " ".join(line.strip() for line in lines[: 2 if lines[0].endswith(":") else 1])
-
-
-def _refused(what: str, instead: str) -> UnsupportedTypeError:
-    return UnsupportedTypeError(f"{what} cannot be put into a grammar; {instead}")
-
-
-class _Generator(GenerateJsonSchema):
-    """Pydantic's generator, with the places made exact where it says less than the validator checks."""
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        """Start without definitions."""
+        super().__init__(*arguments, **options)
+        self._definitions: dict[str, Any] = {}
 
     def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
-        """Stay silent: a default that JSON cannot say is no part of the language."""
+        """Stay silent of a default that JSON cannot say; refuse where pydantic would drop a part of a union."""
+        if kind == "skipped-choice":
+            raise refused(f"a part of a union ({detail})", "leave it out of the type")
 
-    def float_schema(self, schema: core_schema.FloatSchema) -> JsonSchemaValue:
-        """Keep a float finite, and where a bound is exclusive keep it off the bound after rounding."""
-        found = super().float_schema(schema)
-        if "gt" in schema or "lt" in schema:
-            # Decimals of 15 digits are distinct as floats, so none is rounded onto the bound.
-            return {**found, DIGITS: [_FLOAT_DIGITS] * 3}
-        return {**found, EXPONENT: 2}
+    def definitions_schema(self, schema: core_schema.DefinitionsSchema) -> JsonSchemaValue:
+        """Keep the definitions, to look into what a reference names."""
+        self._definitions |= {definition["ref"]: definition for definition in schema["definitions"]}
+        return super().definitions_schema(schema)
 
-    def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
-        """Write a Decimal as a JSON number of at most 15 digits, which pydantic reads without rounding."""
-        found: dict[str, Any] = {"type": "number"}
-        names = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
-        for name, keyword in {**names, "multiple_of": "multipleOf"}.items():
-            bound: Any = schema.get(name)
-            if bound is not None:
-                found[keyword] = _plain_number(bound)
-        most, places = schema.get("max_digits"), schema.get("decimal_places")
-        total = min(_FLOAT_DIGITS, _FLOAT_DIGITS if most is None else most)
-        fraction = min(total, total if places is None else places)
-        whole = total if most is None or places is None else min(total, max(most - places, 0))
-        if whole == 0:
-            # Pydantic counts the digit of a zero as one before the point.
-            found["not"] = {"const": 0}
-        return {**found, DIGITS: [whole, fraction, total]}
-
-    def str_schema(self, schema: core_schema.StringSchema) -> JsonSchemaValue:
-        """Add what stripping and case mapping do to the text before it is checked."""
-        found = super().str_schema(schema)
-        pattern = schema.get("pattern")
-        if isinstance(pattern, re.Pattern) and pattern.flags & ~re.UNICODE:
-            raise _refused("a pattern with flags", "write the flags into the pattern, or pass it without")
-        if (schema.get("to_lower") or schema.get("to_upper")) and pattern is not None:
-            raise _refused("to_lower or to_upper beside a pattern", "leave out one of them")
-        extra = []
-        if schema.get("strip_whitespace") or self._config.str_strip_whitespace:
-            extra.append({"pattern": r"^(?:[^\s\x85\x1c-\x1f](?:[\s\S]*[^\s\x85\x1c-\x1f])?)?$"})
-        if schema.get("ascii_only"):
-            extra.append({"pattern": r"^[\x00-\x7f]*$"})
-        return {**found, "allOf": extra} if extra else found
-
-    def bytes_schema(self, schema: core_schema.BytesSchema) -> JsonSchemaValue:
-        """Refuse lengths: pydantic counts bytes, a grammar code points."""
-        if "min_length" in schema or "max_length" in schema:
-            raise _refused("bytes with a length", "use str")
-        return super().bytes_schema(schema)
-
-    def date_schema(self, schema: core_schema.DateSchema) -> JsonSchemaValue:
-        """Refuse bounds."""
-        _refuse_bounds("a date", schema)
-        return super().date_schema(schema)
-
-    def time_schema(self, schema: core_schema.TimeSchema) -> JsonSchemaValue:
-        """Let the offset be as the type wants it."""
-        _refuse_bounds("a time", schema)
-        return {"type": "string", "format": _with_offset("time", schema.get("tz_constraint"))}
-
-    def datetime_schema(self, schema: core_schema.DatetimeSchema) -> JsonSchemaValue:
-        """Let the offset be as the type wants it."""
-        _refuse_bounds("a datetime", schema)
-        return {"type": "string", "format": _with_offset("date-time", schema.get("tz_constraint"))}
-
-    def timedelta_schema(self, schema: core_schema.TimedeltaSchema) -> JsonSchemaValue:
-        """Refuse bounds."""
-        _refuse_bounds("a timedelta", schema)
-        return {"type": "string", "format": "duration"}
-
-    def url_schema(self, schema: core_schema.UrlSchema) -> JsonSchemaValue:
-        """Write http and https URLs, the kind that every reader takes."""
-        schemes = schema.get("allowed_schemes")
-        if schemes is not None and not {"http", "https"} <= set(schemes):
-            raise _refused(f"a URL with the schemes {schemes}", "use str with a pattern")
-        found = {"type": "string", "format": "http-url"}
-        return {**found, "maxLength": schema["max_length"]} if "max_length" in schema else found
-
-    def multi_host_url_schema(self, schema: core_schema.MultiHostUrlSchema) -> JsonSchemaValue:
-        """Refuse."""
-        raise _refused("a URL with several hosts", "use str with a pattern")
-
-    def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
-        """Refuse members that JSON reads back as something else."""
-        for member in schema["members"]:
-            if not (member.value is None or isinstance(member.value, bool | int | float | str)):
-                raise _refused(f"the enum member {member!r}", "give it a value of str, int, float, bool or None")
-        return super().enum_schema(schema)
+    def generator_schema(self, schema: core_schema.GeneratorSchema) -> JsonSchemaValue:
+        """Refuse: pydantic reads the items late, and once."""
+        raise refused("an iterator", "use list[...]")
 
     def set_schema(self, schema: core_schema.SetSchema) -> JsonSchemaValue:
-        """Say that equal items do no harm."""
-        return {**super().set_schema(schema), SET: True}
+        """Write no item twice where items are few, and let equal items do no harm where they are not."""
+        return self._set(schema)
 
     def frozenset_schema(self, schema: core_schema.FrozenSetSchema) -> JsonSchemaValue:
-        """Say that equal items do no harm."""
-        return {**super().frozenset_schema(schema), SET: True}
+        """Do as for a set."""
+        return self._set(schema)
+
+    def _set(self, schema: core_schema.SetSchema | core_schema.FrozenSetSchema) -> JsonSchemaValue:
+        items = schema.get("items_schema", core_schema.any_schema())
+        found: dict[str, Any] = {"type": "array", "uniqueItems": True, SET: True}
+        if items["type"] == "any":
+            found["items"] = {"type": list(SCALARS)}
+        elif not self._is_hashable(items, frozenset()):
+            raise refused("a set of values that Python cannot hash", "use list[...], or make the items frozen")
+        else:
+            found["items"] = self.generate_inner(items)
+        self.update_with_validations(found, schema, self.ValidationsMapping.array)
+        return found
+
+    def _is_hashable(self, schema: Any, seen: frozenset[str]) -> bool:
+        """Tell whether all values of a schema have a hash."""
+        kind = schema["type"]
+        if kind in _NOT_HASHABLE:
+            return False
+        if kind == "definition-ref":
+            reference = schema["schema_ref"]
+            inner = self._definitions.get(reference)
+            return reference in seen or inner is None or self._is_hashable(inner, seen | {reference})
+        if kind in ("model", "dataclass"):
+            if schema["cls"].__hash__ is None:
+                return False
+            # A hash of one's own may leave fields out; the one that comes with frozen does not.
+            return not _is_frozen(schema) or all(self._is_hashable(part, seen) for part in _parts(schema["schema"]))
+        return all(self._is_hashable(part, seen) for part in _parts(schema))
 
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
         """Say what the keys are."""
-        keys = schema.get("keys_schema", core_schema.any_schema())
-        found: dict[str, Any] = {"type": "object", "propertyNames": self._keys(keys)}
-        found["additionalProperties"] = (
-            self.generate_inner(schema["values_schema"]) if "values_schema" in schema else {}
-        )
+        return self._dict(schema)
+
+    def ordered_dict_schema(self, schema: Any) -> JsonSchemaValue:
+        """Do as for a dict."""
+        return self._dict(schema)
+
+    def counter_schema(self, schema: Any) -> JsonSchemaValue:
+        """Do as for a dict."""
+        return self._dict(schema)
+
+    def frozendict_schema(self, schema: Any) -> JsonSchemaValue:
+        """Do as for a dict."""
+        return self._dict(schema)
+
+    def _dict(self, schema: Any) -> JsonSchemaValue:
+        keys = self._keys(schema.get("keys_schema", core_schema.any_schema()))
+        values = self.generate_inner(schema["values_schema"]) if "values_schema" in schema else {}
+        listed = self._listed(keys)
+        found: dict[str, Any] = {"type": "object"}
+        if listed is None:
+            found |= {"propertyNames": keys, "additionalProperties": values}
+        else:
+            found |= {"properties": dict.fromkeys(listed, values), "additionalProperties": False}
         self.update_with_validations(found, schema, self.ValidationsMapping.object)
         return found
 
-    def _keys(self, schema: core_schema.CoreSchema) -> JsonSchemaValue:
-        if schema["type"] == "int" and not set(schema) & {*_BOUNDS, "multiple_of"}:
-            return {"format": "int-key"}
-        if schema["type"] not in _KEY_TYPES:
-            raise _refused(f"a dict with keys of type {schema['type']}", "use str, Literal, Enum, int, UUID or date")
-        return self.generate_inner(schema)
+    def _listed(self, keys: JsonSchemaValue) -> list[str] | None:
+        """Return the keys in their order where they are few, None where they are not listed."""
+        known = self.resolve_ref_schema(keys)
+        if "anyOf" in known:
+            parts = [self._listed(part) for part in known["anyOf"]]
+            return None if None in parts else [key for part in parts for key in part or ()]
+        values = known.get("enum", [known["const"]] if "const" in known else None)
+        if values is None or set(known) & {"pattern", "minLength", "maxLength", "allOf", "not"}:
+            return None
+        return [value for value in values if isinstance(value, str)]
+
+    def _keys(self, schema: Any) -> JsonSchemaValue:
+        """Return the schema of the keys that pydantic reads into a type; a key is always text."""
+        kind = schema["type"]
+        if kind in ("any", "bool", "enum", "int", "float", "decimal"):
+            return _converted_keys(schema)
+        if kind == "definition-ref" and self._definitions[schema["schema_ref"]]["type"] == "enum":
+            return _converted_keys(self._definitions[schema["schema_ref"]])
+        if kind == "union":
+            return {"anyOf": [self._keys(part) for part in _parts(schema)]}
+        if kind in ("nullable", "default"):
+            return self._keys(schema["schema"])
+        found = self.generate_inner(schema)
+        known = self.resolve_ref_schema(found)
+        if known.get("type") == "string" or any(isinstance(value, str) for value in known.get("enum", ())):
+            return found
+        raise refused("a dict with such keys", "use str, Literal or Enum of texts, int, UUID, date, or a list of pairs")
+
+    def field_is_present(self, field: Any) -> bool:
+        """Leave out what a dataclass does not take."""
+        return super().field_is_present(field) and field.get("init") is not False
+
+    def model_fields_schema(self, schema: core_schema.ModelFieldsSchema) -> JsonSchemaValue:
+        """Check the names that the fields are read by."""
+        found = super().model_fields_schema(schema)
+        return self._named(found, schema["fields"].items(), self._config.config_dict)
+
+    def dataclass_args_schema(self, schema: core_schema.DataclassArgsSchema) -> JsonSchemaValue:
+        """Check the names that the fields are read by."""
+        fields = [(field["name"], field) for field in schema["fields"] if self.field_is_present(field)]
+        return self._named(super().dataclass_args_schema(schema), fields, self._config.config_dict)
+
+    def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
+        """Check the names that the fields are read by."""
+        found = super().typed_dict_schema(schema)
+        return self._named(found, schema["fields"].items(), schema.get("config", {}))
+
+    def _named(self, found: JsonSchemaValue, fields: Iterable[tuple[str, Any]], config: Any) -> JsonSchemaValue:
+        """Refuse names that cannot be written or mean two fields; forbid the other names where keys are open."""
+        written: set[str] = set()
+        others: set[str] = set()
+        for name, field in fields:
+            keys, inside = _names_read(field, name, config)
+            if not keys:
+                raise refused(f"the field {name}, which is read from a place inside another key,", "give it an alias")
+            if keys[0] in written:
+                raise refused(f"the key {keys[0]!r}, which two fields are read from,", "give each its own alias")
+            written.add(keys[0])
+            others |= {*keys[1:], *inside}
+        if others & written:
+            raise refused(f"the key {min(others & written)!r}, which two fields are read from,", "give each its own")
+        if found.get("additionalProperties", self._config.extra == "allow") is not False:
+            found["properties"] = {**found["properties"], **dict.fromkeys(sorted(others), False)}
+        return found
 
     def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> JsonSchemaValue:
         """Require the tag in each branch: the validator looks at nothing else to choose."""
-        found = super().tagged_union_schema(schema)
-        if "discriminator" not in found:
-            raise _refused("a union whose tag is computed by a function", "use a field as the discriminator")
-        required = [found["discriminator"]["propertyName"]]
-        return {"anyOf": [{"allOf": [branch], "required": required} for branch in found["oneOf"]]}
-
-    def is_subclass_schema(self, schema: core_schema.IsSubclassSchema) -> JsonSchemaValue:
-        """Refuse: pydantic would describe it as anything."""
-        raise _refused("a class as a value (type[...])", "use Literal or an Enum of names")
-
-    def complex_schema(self, schema: core_schema.ComplexSchema) -> JsonSchemaValue:
-        """Refuse."""
-        raise _refused("complex", "use two floats")
-
-    def json_schema(self, schema: core_schema.JsonSchema) -> JsonSchemaValue:
-        """Refuse: JSON inside a string has no grammar here."""
-        raise _refused("Json[...]", "use the type itself")
+        tags = list(_tags(schema["discriminator"]))
+        branches = super().tagged_union_schema(schema)["oneOf"]
+        found: list[JsonSchemaValue] = []
+        for tag in tags:
+            # With an alias there are two names; a branch that does not have one of them is empty with it.
+            others = [{"required": [other]} for other in tags if other != tag]
+            alone = {"not": {"anyOf": others}} if others else {}
+            found += [{"allOf": [branch], "required": [tag], **alone} for branch in branches]
+        return {"anyOf": found}
 
 
-def _refuse_bounds(what: str, schema: Mapping[str, Any]) -> None:
-    used = [name for name in (*_BOUNDS, "now_op") if schema.get(name) is not None]
-    if used:
-        raise _refused(f"{what} with {used[0]}", "check it in a validator, or leave the bound out")
+def _parts(schema: Any) -> Iterator[Any]:
+    """Yield the schemas that a schema is directly made of, as JSON is read."""
+    kind = schema["type"]
+    if kind == "union":
+        yield from core_schema.iter_union_choices(schema)
+    elif kind == "tagged-union":
+        yield from schema["choices"].values()
+    elif kind in ("model-fields", "dataclass-args", "named-tuple"):
+        fields = schema["fields"]
+        yield from (field["schema"] for field in (fields.values() if isinstance(fields, dict) else fields))
+    elif kind == "tuple":
+        yield from schema["items_schema"]
+    elif kind == "chain":
+        yield schema["steps"][-1]
+    elif kind in _WRAPPERS:
+        yield schema[_WRAPPERS[kind]]
+    elif "schema" in schema:
+        yield schema["schema"]
 
 
-def _with_offset(name: str, constraint: object) -> str:
-    if constraint is None:
-        return f"any-{name}"
-    return name if constraint == "aware" else f"naive-{name}"
+def _is_frozen(schema: Any) -> bool:
+    if schema["type"] == "dataclass":
+        return bool(schema["cls"].__dataclass_params__.frozen)
+    return bool(schema["cls"].model_config.get("frozen"))
 
 
-def _plain_number(bound: Decimal) -> int | float:
-    """Return a bound as a number whose JSON spelling means the same decimal."""
-    if bound == int(bound):
-        return int(bound)
-    if Decimal(repr(float(bound))) != bound:
-        raise _refused(f"the bound {bound}", "write it with at most 15 digits")
-    return float(bound)
+def _names_read(field: Any, name: str, config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the keys that a field is read from, the one that is written first, and the keys that it is read inside."""
+    alias = field.get("validation_alias")
+    if alias is None:
+        return [name], []
+    choices = [[alias]] if isinstance(alias, str) else alias
+    paths: list[list[Any]] = choices if isinstance(choices[0], list) else [choices]
+    keys: list[str] = []
+    inside: list[str] = []
+    if config.get("validate_by_alias") is not False:
+        keys += [path[0] for path in paths if len(path) == 1]
+        inside += [path[0] for path in paths if len(path) > 1]
+    if config.get("validate_by_name") or config.get("populate_by_name"):
+        keys.append(name)
+    return list(dict.fromkeys(keys)), inside
+
+
+def _tags(discriminator: Any) -> Iterator[str]:
+    """Yield the names that the tag of a union is read from."""
+    if callable(discriminator):
+        raise refused("a union whose tag is computed by a function", "use a field as the discriminator")
+    paths = [[discriminator]] if isinstance(discriminator, str) else discriminator
+    for path in [paths] if isinstance(paths[0], str) else paths:
+        if len(path) != 1 or not isinstance(path[0], str):
+            raise refused("a union whose tag is inside another key", "use a field as the discriminator")
+        yield path[0]
+
+
+def _converted_keys(schema: Any) -> JsonSchemaValue:
+    """Return the keys whose text pydantic turns into something else."""
+    kind = schema["type"]
+    bounds = {name: schema[name] for name in (*BOUNDS, "multiple_of") if schema.get(name) is not None}
+    if kind == "any":
+        return {"type": "string"}
+    if kind == "bool":
+        return {"enum": ["true", "false"]}
+    if kind == "enum":
+        return _enum_keys(schema)
+    if kind == "int" and bounds:
+        return _int_keys(bounds)
+    if bounds or any(schema.get(name) is not None for name in ("max_digits", "decimal_places")):
+        raise refused(f"a dict with keys of type {kind} and a bound", "leave the bound out, or use str")
+    return {"type": "string", "format": "int-key" if kind == "int" else "number-key"}
+
+
+def _int_keys(bounds: Mapping[str, int]) -> JsonSchemaValue:
+    lows = [bounds[name] + (name == "gt") for name in ("ge", "gt") if name in bounds]
+    highs = [bounds[name] - (name == "lt") for name in ("le", "lt") if name in bounds]
+    low, high = max(lows, default=None), min(highs, default=None)
+    step = bounds.get("multiple_of", 1)
+    if low is not None and high is not None and high - low <= _MAX_LISTED_KEYS * step:
+        return {"enum": [str(number) for number in range(low, high + 1) if number % step == 0]}
+    if step == 1 and high is None and low in (0, 1):
+        return {"type": "string", "format": "int-key", "pattern": "^[^-]" if low == 0 else "^[1-9]"}
+    raise refused(
+        f"a dict with int keys and {', '.join(bounds)}",
+        f"use at most {_MAX_LISTED_KEYS} keys with both bounds, or ge=0 or gt=0 alone",
+    )
+
+
+def _enum_keys(schema: Any) -> JsonSchemaValue:
+    """Return the texts of the members that pydantic reads as keys: texts, and numbers of an IntEnum."""
+    reader = SchemaValidator(core_schema.dict_schema(keys_schema=schema))
+    found: list[str] = []
+    for member in schema["members"]:
+        text = member.value if isinstance(member.value, str) else json.dumps(member.value)
+        with contextlib.suppress(ValidationError):
+            (read,) = reader.validate_json(json.dumps({text: None}))
+            if read in (member, member.value):
+                found.append(text)
+    if not found:
+        raise refused("a dict with such keys", f"the members of {schema['cls'].__name__} need texts as values")
+    return {"enum": found}

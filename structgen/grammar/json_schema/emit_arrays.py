@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -117,7 +118,9 @@ def _distinct(rules: Rules, shape: ArrayShape, layout: Layout) -> ir.Expr:
         if shape.may_repeat and shape.low <= 1:
             return array_rule(rules, replace(shape, unique=False), layout)
         raise InexactError("uniqueItems", f"is supported for items out of at most {MAX_UNIQUE} listed scalars, alone")
-    high = len(words) if shape.high is None else min(shape.high, len(words))
+    same = _equal_words(words) if shape.may_repeat else list(range(len(words)))
+    num_values = len(set(same))
+    high = num_values if shape.high is None else min(shape.high, num_values)
     closing = join(*layout.closing(b"]"))
     made: dict[frozenset[int], ir.Expr] = {}
 
@@ -125,7 +128,11 @@ def _distinct(rules: Rules, shape: ArrayShape, layout: Layout) -> ir.Expr:
         options = [closing] if len(used) >= shape.low else []
         if len(used) < high:
             comma = layout.comma
-            options += [join(*comma, ir.Literal(w), after(used | {i})) for i, w in enumerate(words) if i not in used]
+            options += [
+                join(*comma, ir.Literal(w), after(used | {i}))
+                for i, w in zip(same, words, strict=True)
+                if i not in used
+            ]
         return choose(options)
 
     def after(used: frozenset[int]) -> ir.Expr:
@@ -136,5 +143,11 @@ def _distinct(rules: Rules, shape: ArrayShape, layout: Layout) -> ir.Expr:
     options = [join(*layout.empty(b"[]"))] if shape.low == 0 else []
     if high > 0:
         opening = layout.opening(b"[")
-        options += [join(*opening, ir.Literal(w), after(frozenset({i}))) for i, w in enumerate(words)]
+        options += [join(*opening, ir.Literal(w), after(frozenset({i}))) for i, w in zip(same, words, strict=True)]
     return choose(options)
+
+
+def _equal_words(words: Sequence[bytes]) -> list[int]:
+    """Return for each spelling the number of its value in Python, where 1, 1.0 and true are one item of a set."""
+    numbers: dict[object, int] = {}
+    return [numbers.setdefault(json.loads(word), len(numbers)) for word in words]

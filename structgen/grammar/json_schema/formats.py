@@ -59,6 +59,7 @@ _SECONDS = f"{_N}S"
 _MINUTES = f"{_N}M(?:{_SECONDS})?"
 _HOURS = f"{_N}H(?:{_MINUTES})?"
 _TIME = f"T(?:{_HOURS}|{_MINUTES}|{_SECONDS})"
+_CLOCK_PART = rf"(?:T(?=[0-9])(?:{_N}H)?(?:{_N}M)?(?:{_N}(?:\.[0-9]{{1,6}})?S)?)?"
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 _IPV4 = rf"{_OCTET}(?:\.{_OCTET}){{3}}"
 _IPV6 = "|".join(
@@ -77,6 +78,30 @@ _PCHAR = "(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
 _URI_TAIL = rf"{_HOST}(?::[1-9][0-9]{{0,3}})?(?:/{_PCHAR}*)*(?:\?(?:{_PCHAR}|[/?])*)?(?:#(?:{_PCHAR}|[/?])*)?"
 
 
+_GROUP = "[0-9A-Fa-f]{1,4}"
+_BITS_4 = "(?:3[0-2]|[12]?[0-9])"
+_BITS_6 = "(?:12[0-8]|1[01][0-9]|[1-9]?[0-9])"
+_WHOLE_15 = "(?:0|[1-9][0-9]{0,14})"
+
+
+def _network_4(bits: int) -> str:
+    """Return the IPv4 networks with so many bits: those after them are 0."""
+    whole, part = divmod(bits, 8)
+    octets = [_OCTET] * whole
+    if part:
+        octets.append("(?:" + "|".join(str(n) for n in range(0, 256, 1 << (8 - part))) + ")")
+    return r"\.".join(octets + ["0"] * (4 - len(octets))) + f"/{bits}"
+
+
+_NETWORK_4 = "|".join(_network_4(bits) for bits in range(33))
+_NETWORK_6 = "|".join(
+    ["::/0", f"(?:{_IPV6})/128"] + [f"{_GROUP}(?::{_GROUP}){{{n - 1}}}::/{16 * n}" for n in range(1, 8)]
+)
+_INTERFACE_4 = f"{_IPV4}/{_BITS_4}"
+_INTERFACE_6 = f"(?:{_IPV6})/{_BITS_6}"
+_QUARTETS = "(?:[{0}]{{4}})*(?:[{0}][AQgw]==|[{0}]{{2}}[AEIMQUYcgkosw048]=)?"
+
+
 def _uuid(version: str, variant: str) -> str:
     return f"{_HEX}{{8}}-{_HEX}{{4}}-{version}{_HEX}{{3}}-{variant}{_HEX}{{3}}-{_HEX}{{12}}"
 
@@ -85,7 +110,9 @@ FORMATS: dict[str, Format] = {
     "date": Format(_DATE, exact=False, note="years 0001 to 9999, leap years exact"),
     "time": Format(_CLOCK + _OFFSET, exact=False, note="with offset; no second 60; at most 6 digits of fraction"),
     "date-time": Format(
-        f"{_DATE}T{_CLOCK}{_OFFSET}", exact=False, note="date, T and time as above; upper case T and Z"
+        f"{_DATE}T{_CLOCK}{_OFFSET}",
+        exact=False,
+        note="a date, T, a time with offset; no second 60; upper case T and Z",
     ),
     "duration": Format(
         f"P(?:(?:{_DAYS}|{_MONTHS}|{_YEARS})(?:{_TIME})?|{_TIME}|{_N}W)",
@@ -116,11 +143,28 @@ PYTHON_FORMATS: dict[str, Format] = {
     "any-time": Format(f"{_CLOCK}(?:{_OFFSET})?", exact=False, note="offset optional"),
     "naive-date-time": Format(f"{_DATE}T{_CLOCK}", exact=False, note="without offset"),
     "any-date-time": Format(f"{_DATE}T{_CLOCK}(?:{_OFFSET})?", exact=False, note="offset optional"),
+    "timedelta": Format(
+        rf"-?P(?:(?=[0-9T])(?:{_N}Y)?(?:{_N}M)?(?:{_N}D)?{_CLOCK_PART}|{_N}W)",
+        exact=False,
+        note="a duration, or a negative one; at most 6 digits of a fraction",
+    ),
     "http-url": Format(f"https?://{_URI_TAIL}", exact=False, note="http or https"),
     "password": Format(r"[\s\S]*", exact=True, note="any text", plain=False),
     "path": Format(r"[\s\S]*", exact=True, note="any text", plain=False),
     "binary": Format(r"[\s\S]*", exact=True, note="any text", plain=False),
     "int-key": Format("-?[1-9][0-9]{0,17}|0", exact=False, note="an integer as a key"),
+    "number-key": Format(rf"-?{_WHOLE_15}(?:\.[0-9]{{1,15}})?", exact=False, note="a decimal as a key"),
+    "fraction": Format("(?:-?[1-9][0-9]{0,14}|0)(?:/[1-9][0-9]{0,14})?", exact=False, note="at most 15 digits each"),
+    "hex": Format(f"(?:{_HEX}{{2}})*", exact=True, note="bytes as hexadecimal digits"),
+    "base64": Format(_QUARTETS.format("A-Za-z0-9+/"), exact=True, note="padded, unused bits 0"),
+    "base64url": Format(_QUARTETS.format("A-Za-z0-9_-"), exact=True, note="padded, unused bits 0"),
+    "ipv4network": Format(_NETWORK_4, exact=False, note="with its prefix length"),
+    "ipv6network": Format(_NETWORK_6, exact=False, note="prefix lengths in steps of 16"),
+    "ipv4interface": Format(_INTERFACE_4, exact=False, note="with its prefix length"),
+    "ipv6interface": Format(_INTERFACE_6, exact=False, note="with its prefix length"),
+    "ipvanyaddress": Format(f"{_IPV4}|{_IPV6}", exact=False, note="either version"),
+    "ipvanynetwork": Format(f"{_NETWORK_4}|{_NETWORK_6}", exact=False, note="either version"),
+    "ipvanyinterface": Format(f"{_INTERFACE_4}|{_INTERFACE_6}", exact=False, note="either version"),
     **{f"uuid{n}": Format(_uuid(str(n), "[89ABab]"), exact=True, note=f"version {n}") for n in range(1, 9)},
 }
 """Formats that the schemas of Python types use."""
