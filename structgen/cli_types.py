@@ -1,0 +1,146 @@
+"""What the command line declares: options and files -> an output type; whatever is wrong with them in one line.
+
+Left out: what becomes of the type (`explanation`), and the prompt.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, NamedTuple, TypeVar
+
+import typer
+
+from structgen.declarations import Choice, JsonSchema, Lark, Regex
+from structgen.errors import OptionError, StructgenError
+
+T = TypeVar("T")
+
+SchemaOption = Annotated[str | None, typer.Option("--schema", help="File with a JSON Schema.", metavar="FILE")]
+TypeOption = Annotated[
+    str | None,
+    typer.Option("--type", help="Python type to import, such as mypackage.models:Person.", metavar="MODULE:NAME"),
+]
+RegexOption = Annotated[
+    str | None, typer.Option("--regex", help="Regular expression; the whole text matches it.", metavar="PATTERN")
+]
+ChoiceOption = Annotated[
+    list[str] | None, typer.Option("--choice", help="One of the allowed answers; repeat it.", metavar="TEXT")
+]
+LarkOption = Annotated[str | None, typer.Option("--lark", help="File with a Lark grammar.", metavar="FILE")]
+
+
+class Declared(NamedTuple):
+    """An output type, and what to call it: the file or the option that it came from."""
+
+    output_type: object
+    name: str
+
+
+class UnreadableError(StructgenError):
+    """A file or option from which no output type can be read."""
+
+
+def declared(
+    *,
+    file: str | None = None,
+    schema: str | None = None,
+    type_name: str | None = None,
+    regex: str | None = None,
+    choice: list[str] | None = None,
+    lark: str | None = None,
+) -> Declared | None:
+    """Return what was declared, None if nothing was.
+
+    Raises:
+        typer.BadParameter: two things were, or a name cannot be one.
+        UnreadableError: a file or a type cannot be read.
+        StructgenError: what was read is refused by itself.
+    """
+    ways: list[tuple[str, str | list[str] | None, Callable[[str], Declared]]] = [
+        ("FILE", file, _from_file),
+        ("--schema", schema, _from_schema),
+        ("--type", type_name, lambda name: Declared(_import_type(name), name)),
+        ("--regex", regex, lambda pattern: Declared(Regex(pattern), repr(pattern))),
+        ("--choice", choice or None, lambda _: Declared(Choice(choice or []), "the choice")),
+        ("--lark", lark, _from_lark),
+    ]
+    given = [(option, value, make) for option, value, make in ways if value is not None]
+    if len(given) > 1:
+        raise typer.BadParameter(f"only one of these can be meant: {', '.join(option for option, _, _ in given)}")
+    if not given:
+        return None
+    ((_, value, make),) = given
+    return make(str(value))
+
+
+def _from_file(name: str) -> Declared:
+    """Return what a file declares, by its suffix; - is a JSON Schema on stdin."""
+    suffix = Path(name).suffix.lower()
+    if name == "-" or suffix == ".json":
+        return _from_schema(name)
+    if suffix == ".lark":
+        return _from_lark(name)
+    raise typer.BadParameter(f"{name!r} is neither .json nor .lark; say what it is with --schema or --lark")
+
+
+def _from_schema(name: str) -> Declared:
+    text = read_stdin("the schema") if name == "-" else _read(Path(name))
+    shown = "stdin" if name == "-" else name
+    return Declared(_in_file(shown, lambda: JsonSchema(text)), shown)
+
+
+def _from_lark(name: str) -> Declared:
+    text = _read(Path(name))
+    return Declared(_in_file(name, lambda: Lark(text)), name)
+
+
+def _in_file(name: str, make: Callable[[], T]) -> T:
+    """Return what is made of a file; an error names it."""
+    try:
+        return make()
+    except StructgenError as error:
+        raise UnreadableError(f"{name}: {error}") from error
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UnreadableError(f"{path} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise UnreadableError(
+            f"{path} cannot be read: it is not UTF-8 ({error.reason} at byte {error.start})"
+        ) from error
+
+
+def read_stdin(what: str) -> str:
+    """Return stdin as text.
+
+    Raises:
+        UnreadableError: it is not UTF-8.
+    """
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UnreadableError(f"{what} on stdin is not UTF-8 ({error.reason} at byte {error.start})") from error
+
+
+def _import_type(name: str) -> object:
+    module_name, colon, attribute = name.partition(":")
+    if not (module_name and colon and attribute):
+        raise typer.BadParameter(f"{name!r} is not of the form module:Name")
+    sys.path.insert(0, os.getcwd())  # as `python -m` does, so that a type beside the user is found
+    try:
+        value: object = importlib.import_module(module_name)
+        for part in attribute.split("."):
+            value = getattr(value, part)
+    except (Exception, SystemExit) as error:  # the user's module runs here, and may raise anything
+        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise OptionError(f"{name!r} cannot be imported: {reason}") from error
+    finally:
+        sys.path.remove(os.getcwd())
+    return value
