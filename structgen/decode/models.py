@@ -6,11 +6,12 @@ among models, and quantised weights (a .gguf file is expanded).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -182,7 +183,7 @@ def _from_hub(source: str, dtype: torch.dtype | str) -> tuple[Any, Any]:
     try:
         return _from_pretrained(source, dtype, local_only=not reachable)
     except OptionError as error:
-        if reachable:
+        if reachable or not isinstance(error.__cause__, OSError):
             raise
         raise OptionError(
             f"{source!r} is no file or folder here, is not in the hub's cache on this machine, and the Hugging Face "
@@ -193,15 +194,34 @@ def _from_hub(source: str, dtype: torch.dtype | str) -> tuple[Any, Any]:
 def _from_pretrained(source: str, dtype: torch.dtype | str, *, local_only: bool) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    try:
-        with quiet_transformers():
-            tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=local_only, trust_remote_code=False)
-            model = AutoModelForCausalLM.from_pretrained(
-                source, dtype=dtype, local_files_only=local_only, trust_remote_code=False
+    here: dict[str, Any] = {"local_files_only": local_only, "trust_remote_code": False}
+    model: Any
+    found: Any
+    with quiet_transformers():
+        with _said_as_ours("tokenizer", source):
+            tokenizer = AutoTokenizer.from_pretrained(source, **here)
+        with _said_as_ours("model", source):
+            model, found = AutoModelForCausalLM.from_pretrained(
+                source, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True, **here
             )
-    except (OSError, ValueError, ImportError, KeyError) as error:
-        raise OptionError(f"transformers cannot load {source!r}: {_first_line(error)}; {_ACCEPTED}") from error
+    # What is missing or of another shape transformers fills with random numbers, and the model would talk nonsense.
+    unread = sorted([*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])])
+    if unread:
+        raise OptionError(
+            f"the weights of {shown(source)} do not have {len(unread)} tensors that its config.json asks for, such as "
+            f"{unread[0]}, in the same shape: the files are incomplete or do not belong together; fetch them again"
+        )
     return model, tokenizer
+
+
+@contextlib.contextmanager
+def _said_as_ours(part: str, source: str) -> Iterator[None]:
+    """Turn what transformers raises into one line."""
+    try:
+        yield
+    except Exception as error:  # a reader of damaged files may fail in any way (SafetensorError, TypeError ...)
+        reason = f"{type(error).__name__}: {_first_line(error)}"
+        raise OptionError(f"transformers cannot load the {part} of {shown(source)} ({reason}); {_ACCEPTED}") from error
 
 
 def _hub_is_reachable() -> bool:

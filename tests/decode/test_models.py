@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -82,6 +83,38 @@ def test_unusable_files_and_folders(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(OptionError, match="transformers cannot load"):
         load_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("config.json", "[]", "cannot load the tokenizer of|cannot load the model of"),
+        ("tokenizer.json", "{", "cannot load the tokenizer of .*JSONDecodeError"),
+        ("tokenizer_config.json", "null", "cannot load the tokenizer of"),
+        ("model.safetensors", "x" * 100, "cannot load the model of .*SafetensorError"),
+    ],
+)
+def test_damaged_files(tmp_path: Path, file: str, text: str, message: str) -> None:
+    """Whatever the libraries raise over what is not as they expect, it is one line that names the part."""
+    _model().save_pretrained(tmp_path)
+    tiny_tokenizer(template=TEMPLATE).save_pretrained(tmp_path)
+    (tmp_path / file).write_text(text)
+    with pytest.raises(OptionError, match=message) as caught:
+        load_model(tmp_path, device="cpu")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("change", [{"num_hidden_layers": 2}, {"intermediate_size": 8}])
+def test_weights_that_do_not_fill_the_model(tmp_path: Path, change: dict[str, int]) -> None:
+    """A tensor that is not there, or of another shape, is never made up."""
+    _model().save_pretrained(tmp_path)
+    tiny_tokenizer(template=TEMPLATE).save_pretrained(tmp_path)
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | change))
+    with pytest.raises(
+        OptionError, match=r"do not have \d+ tensors that its config.json asks for, such as model\.layers"
+    ):
+        load_model(tmp_path, device="cpu")
 
 
 def test_missing_gguf_package_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
