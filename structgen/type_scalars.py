@@ -95,7 +95,8 @@ class ScalarSchemas(GenerateJsonSchema):
     def bytes_schema(self, schema: core_schema.BytesSchema) -> JsonSchemaValue:
         """Write bytes as their UTF-8 text, or as the encoding that the config names; with a length, as ASCII."""
         encoding = self._config.val_json_bytes
-        lengths = {key: schema[name] for name, key in _LENGTHS.items() if name in schema}  # type: ignore[literal-required]
+        given: Mapping[str, Any] = schema
+        lengths = {key: given[name] for name, key in _LENGTHS.items() if name in given}
         if encoding == "utf8":
             # Pydantic counts bytes, and a grammar code points: in ASCII they are the same.
             plain = {"type": "string", "format": "binary"}
@@ -108,7 +109,8 @@ class ScalarSchemas(GenerateJsonSchema):
         """Keep a date within bounds: with four digits of the year, texts are ordered as dates are."""
         _refuse_clock("a date", schema)
         found: JsonSchemaValue = {"type": "string", "format": "date"}
-        bounds = [_beyond(name, schema[name].isoformat()) for name in BOUNDS if schema.get(name)]  # type: ignore[literal-required]
+        given: Mapping[str, Any] = schema
+        bounds = [_beyond(name, given[name].isoformat()) for name in BOUNDS if given.get(name) is not None]
         return {**found, "allOf": [{"pattern": one} for one in bounds]} if bounds else found
 
     def time_schema(self, schema: core_schema.TimeSchema) -> JsonSchemaValue:
