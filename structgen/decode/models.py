@@ -195,13 +195,12 @@ def _from_pretrained(source: str, dtype: torch.dtype | str, *, local_only: bool)
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     here: dict[str, Any] = {"local_files_only": local_only, "trust_remote_code": False}
-    model: Any
-    found: Any
+    read_model: Any = AutoModelForCausalLM.from_pretrained  # its types do not know that it can give two things
     with quiet_transformers():
         with _said_as_ours("tokenizer", source):
             tokenizer = AutoTokenizer.from_pretrained(source, **here)
         with _said_as_ours("model", source):
-            model, found = AutoModelForCausalLM.from_pretrained(
+            model, found = read_model(
                 source, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True, **here
             )
     # What is missing or of another shape transformers fills with random numbers, and the model would talk nonsense.
