@@ -225,7 +225,7 @@ def test_any_text(text: str) -> None:
 
 def test_the_fuzz_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     """A foreign error does get through the net that these tests hold."""
-    monkeypatch.setattr(sys.modules["structgen.api"], "lower", refuses)
+    monkeypatch.setattr(sys.modules["structgen.explanation"], "lower", refuses)
     with pytest.raises(ValueError, match="never"):
         only_our_errors(lambda: sg.check(bool))
 
