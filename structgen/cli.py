@@ -7,6 +7,7 @@ declaration that `check` found refused or unsatisfiable, 130 interrupted.
 from __future__ import annotations
 
 import inspect
+import io
 import json
 import math
 import os
@@ -47,7 +48,7 @@ class _Group(TyperGroup):
         try:
             return super().invoke(ctx)
         except StructgenError as error:
-            typer.echo(f"structgen: {error}", err=True)
+            typer.echo(f"structgen: {' '.join(str(error).splitlines())}", err=True)
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             typer.echo("structgen: interrupted", err=True)
@@ -373,6 +374,10 @@ def _figures(report: Report) -> dict[str, object]:
 
 def main() -> None:
     """Run the command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # What the terminal cannot show is escaped, so that a text is not lost for its last character.
+            stream.reconfigure(errors="backslashreplace")
     try:
         app(prog_name="structgen")
     except BrokenPipeError:

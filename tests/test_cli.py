@@ -33,7 +33,9 @@ SCHEMA = {
 }
 
 
-def run(*arguments: str, stdin: str = "", folder: Path | None = None) -> tuple[int, str, str]:
+def run(
+    *arguments: str, stdin: str = "", folder: Path | None = None, environment: dict[str, str] | None = None
+) -> tuple[int, str, str]:
     """Run the command as a user does, in a process of its own; return its exit code, stdout and stderr."""
     done = subprocess.run(
         [sys.executable, "-m", "structgen", *arguments],
@@ -41,7 +43,7 @@ def run(*arguments: str, stdin: str = "", folder: Path | None = None) -> tuple[i
         capture_output=True,
         text=True,
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | (environment or {}),
     )
     return done.returncode, done.stdout, done.stderr
 
@@ -113,6 +115,14 @@ def test_generate_in_a_process_of_its_own(folder: Path) -> None:
     report = json.loads(err)
     assert report["num_tokens"] >= 1
     assert "record" not in report
+
+
+def test_a_terminal_without_unicode_gets_escapes(folder: Path) -> None:
+    """What stdout cannot encode is escaped there, and no traceback."""
+    (folder / "e.json").write_text(json.dumps({"format": "😀"}))
+    code, out, err = run("check", "e.json", folder=folder, environment={"PYTHONIOENCODING": "latin-1"})
+    assert (code, err) == (2, "")
+    assert r"'\U0001f600' is not one of the formats" in out
 
 
 def test_the_defaults_are_those_of_python(invoke: Any, tiny: sg.Model) -> None:

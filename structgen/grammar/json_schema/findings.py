@@ -24,7 +24,7 @@ from structgen.grammar.json_schema.document import (
     parse_schema,
 )
 from structgen.grammar.json_schema.emit import PropertyOrder
-from structgen.grammar.json_schema.formats import FORMATS
+from structgen.grammar.json_schema.formats import FORMATS, PYTHON_FORMATS
 from structgen.grammar.json_schema.keywords import HOLDS, own_words, status_of
 from structgen.grammar.json_schema.prune import prune
 from structgen.grammar.json_schema.terms import NOTHING, InexactError, Term
@@ -285,7 +285,7 @@ class _Survey:
 def _narrowed(name: str, value: JsonValue) -> str:
     """Return what is written of a keyword where that is not all that it allows, "" where it is."""
     if name == "format" and isinstance(value, str):
-        row = FORMATS.get(value)
+        row = FORMATS.get(value) or PYTHON_FORMATS.get(value)
         return "" if row is None or row.exact else f"written: {row.note}"
     patterns = [value] if name == "pattern" else []
     if name == "patternProperties" and isinstance(value, dict):
