@@ -128,7 +128,8 @@ def no_form(output_type: Any, error: Exception) -> UnsupportedTypeError:
 def no_grammar(name: str, error: UnsupportedSchemaError) -> UnsupportedTypeError:
     """Return the error for a type whose schema cannot be exact: the place in the type, then what to do."""
     reason = _KEYWORDS.get(error.keyword, f"{error.keyword!r} {error.reason}")
-    return UnsupportedTypeError(f"{name} cannot be put into a grammar: at {error.pointer}, {reason}")
+    place = "" if error.pointer == "#" else f"at {error.pointer}, "
+    return UnsupportedTypeError(f"{name} cannot be put into a grammar: {place}{reason}")
 
 
 def _reason(error: Exception) -> str:

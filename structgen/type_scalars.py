@@ -75,11 +75,15 @@ class ScalarSchemas(GenerateJsonSchema):
 
     def str_schema(self, schema: core_schema.StringSchema) -> JsonSchemaValue:
         """Add what stripping and case mapping do to the text before it is checked."""
+        config = self._config
         found = super().str_schema(schema)
+        if config.str_min_length:
+            found.setdefault("minLength", config.str_min_length)
+        if config.str_max_length is not None:
+            found.setdefault("maxLength", config.str_max_length)
         pattern = schema.get("pattern")
         if isinstance(pattern, re.Pattern) and pattern.flags & ~re.UNICODE:
             raise refused("a pattern with flags", "write the flags into the pattern, or pass it without")
-        config = self._config
         if pattern is not None and any(
             schema.get(name) or getattr(config, f"str_{name}") for name in ("to_lower", "to_upper")
         ):

@@ -143,6 +143,8 @@ class _Generator(ScalarSchemas):
         keys = self._keys(schema.get("keys_schema", core_schema.any_schema()))
         values = self.generate_inner(schema["values_schema"]) if "values_schema" in schema else {}
         listed = self._listed(keys)
+        if listed and schema.get("min_length", 0) > 1 and _mixes_bools(schema["keys_schema"]):
+            raise refused("a dict with min_length and keys that may be bool or more", "True and 1 are one key; use one")
         found: dict[str, Any] = {"type": "object"}
         if listed is None:
             found |= {"propertyNames": keys, "additionalProperties": values}
@@ -206,6 +208,11 @@ class _Generator(ScalarSchemas):
             keys, inside = _names_read(field, name, config)
             if not keys:
                 raise refused(f"the field {name}, which is read from a place inside another key,", "give it an alias")
+            if keys[0] not in found["properties"]:
+                # Left out by SkipJsonSchema, or (pydantic 2.12) described by an alias that it is not read by.
+                if self.field_is_required(field, total=True) or field.get("validation_alias") in found["properties"]:
+                    raise refused(f"the field {name}, which has another name or none in the schema,", "leave it in")
+                continue
             if keys[0] in written:
                 raise refused(f"the key {keys[0]!r}, which two fields are read from,", "give each its own alias")
             written.add(keys[0])
@@ -233,7 +240,7 @@ def _parts(schema: Any) -> Iterator[Any]:
     """Yield the schemas that a schema is directly made of, as JSON is read."""
     kind = schema["type"]
     if kind == "union":
-        yield from core_schema.iter_union_choices(schema)
+        yield from (choice[0] if isinstance(choice, tuple) else choice for choice in schema["choices"])
     elif kind == "tagged-union":
         yield from schema["choices"].values()
     elif kind in ("model-fields", "dataclass-args", "named-tuple"):
@@ -247,6 +254,10 @@ def _parts(schema: Any) -> Iterator[Any]:
         yield schema[_WRAPPERS[kind]]
     elif "schema" in schema:
         yield schema["schema"]
+
+
+def _mixes_bools(schema: Any) -> bool:
+    return schema["type"] == "union" and any(part["type"] == "bool" for part in _parts(schema))
 
 
 def _is_frozen(schema: Any) -> bool:

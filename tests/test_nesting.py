@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 import structgen as sg
-from structgen.generator import _limits_of
+from structgen.generator_pool import _limits_of
 from structgen.output_type import lower
 
 TOKENS = [*(bytes([byte]) for byte in range(256)), b"[[", b"[[[[", b'{"', b'": ', b"]]", b'{"children": [', b""]

@@ -166,6 +166,8 @@ REFUSED = (
     Refusal("Annotated[Annotated[Cat, Tag('c')] | Annotated[Dog, Tag('d')], Discriminator(str)]", "use a field"),
     Refusal("Inside", "give it an alias"),
     Refusal("Twice", "two fields"),
+    Refusal("Annotated[dict[bool | Level, int], Field(min_length=2)]", "one key"),
+    Refusal("Unseen", "leave it in"),
 )
 
 
@@ -194,7 +196,7 @@ def type_rows() -> str:
 def refused_rows() -> str:
     """Return the table of what is refused in Markdown, with the messages that are given now."""
     lines = ["| not an output type | message |", "|---|---|"]
-    lines += [f"| {_code(case.code)} | {_escaped(_message(case))} |" for case in REFUSED]
+    lines += [f"| {_code(case.code)} | {_escaped(_message(case)).replace('<', '&lt;')} |" for case in REFUSED]
     return "\n".join(lines)
 
 
