@@ -22,7 +22,7 @@ from structgen.type_names import refused
 
 DIGITS = "x-structgen-digits"
 EXPONENT = "x-structgen-exponent"
-SCALARS = ("null", "boolean", "number", "string")
+SCALARS = {"type": ["null", "boolean", "number", "string"], EXPONENT: 2}
 
 BOUNDS = ("ge", "gt", "le", "lt")
 _FLOAT_DIGITS = 15
@@ -34,6 +34,7 @@ _DOUBTFUL = (
 )
 _NEGATED = re.compile(r"\\[WDSbBP]|\[\^[^\]]*\\[wdsp]")
 _IGNORING_CASE = re.compile(r"\(\?[a-z]*i")
+_NO_PROPERTY = re.compile(r"\\P|\[\^[^\]]*\\p")
 _ONLY_RUST = re.compile(r"\\[<>]|\\b\{")
 _SET_OPERATION = re.compile(r"\[\^?\]?[^\]]*?(?:&&|--|~~|\[)")
 _STRIPPED = r"^(?:[^\s\x85\x1c-\x1f](?:[\s\S]*[^\s\x85\x1c-\x1f])?)?$"
@@ -166,7 +167,7 @@ class ScalarSchemas(GenerateJsonSchema):
     def custom_error_schema(self, schema: core_schema.CustomErrorSchema) -> JsonSchemaValue:
         """Write scalars where any hashable value may stand."""
         if schema["custom_error_type"] == "is_hashable":
-            return {"type": list(SCALARS)}
+            return dict(SCALARS)
         return super().custom_error_schema(schema)
 
     def function_after_schema(self, schema: core_schema.AfterValidatorFunctionSchema) -> JsonSchemaValue:
@@ -189,7 +190,7 @@ class ScalarSchemas(GenerateJsonSchema):
     ) -> None:
         """Refuse a bound on a type that has no such bound of its own, unless what pydantic writes for it is right."""
         written = set(schema.get("metadata", {}).get("pydantic_js_updates", {}))
-        is_text = found.get("type") == "string" and found.get("format", "password") == "password"
+        is_text = found.get("format", "password") == "password" and _leaf(schema) in ("str", "literal")
         if (is_text and written <= {"minLength", "maxLength"}) or (
             found.get("type") == "array" and written <= {"minItems", "maxItems"}
         ):
@@ -214,6 +215,12 @@ class ScalarSchemas(GenerateJsonSchema):
 _LENGTHS = {"min_length": "minLength", "max_length": "maxLength"}
 
 
+def _leaf(schema: Any) -> str:
+    """Return the kind of value that the wrappers of a schema hold."""
+    inner = next((schema[key] for key in ("schema", "lax_schema", "json_schema") if key in schema), None)
+    return str(schema["type"]) if inner is None else _leaf(inner)
+
+
 def _read_alike(pattern: str) -> list[str]:
     """Return patterns of the texts in which Rust's regex crate and Python find the same, where that is in doubt."""
     if _ONLY_RUST.search(pattern) or _SET_OPERATION.search(re.sub(r"\\.", "", pattern)):
@@ -222,6 +229,8 @@ def _read_alike(pattern: str) -> list[str]:
     if _NEGATED.search(pattern):
         found.append(f"^[^{_DOUBTFUL}]*$")
     if _IGNORING_CASE.search(pattern):
+        if _NO_PROPERTY.search(pattern):
+            raise refused(f"the pattern {pattern!r}, a negated property without case,", "leave out (?i) or \\P")
         # The Turkish i without and with a dot: Rust keeps them apart from i and I.
         found.append("^[^\u0130\u0131]*$")
     return found

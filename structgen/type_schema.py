@@ -99,7 +99,7 @@ class _Generator(ScalarSchemas):
         items = schema.get("items_schema", core_schema.any_schema())
         found: dict[str, Any] = {"type": "array", "uniqueItems": True, SET: True}
         if items["type"] == "any":
-            found["items"] = {"type": list(SCALARS)}
+            found["items"] = dict(SCALARS)
         elif not self._is_hashable(items, frozenset()):
             raise refused("a set of values that Python cannot hash", "use list[...], or make the items frozen")
         else:
@@ -175,6 +175,8 @@ class _Generator(ScalarSchemas):
             return {"anyOf": [self._keys(part) for part in _parts(schema)]}
         if kind in ("nullable", "default"):
             return self._keys(schema["schema"])
+        if not self._is_hashable(schema, frozenset()):
+            raise refused("a dict with keys that Python cannot hash", "use str, or make the keys frozen")
         found = self.generate_inner(schema)
         known = self.resolve_ref_schema(found)
         if known.get("type") == "string" or any(isinstance(value, str) for value in known.get("enum", ())):
