@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -66,6 +67,15 @@ def pages_that_run() -> Iterator[Any]:
             yield pytest.param(page, id=name_of(page), marks=pytest.mark.model)
         elif "python" in infos:
             yield pytest.param(page, id=name_of(page))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _weights_are_read_once() -> Iterator[None]:
+    """Let the pages share the weights of the default model; each still loads a Model of its own."""
+    models = importlib.import_module("structgen.decode.models")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(models, "load_model", functools.cache(models.load_model))
+        yield
 
 
 @pytest.mark.parametrize("page", list(pages_that_run()))
