@@ -20,10 +20,10 @@ from structgen.call_options import (
     split_options,
     takes,
 )
-from structgen.config import Limits, Policy, Whitespace
+from structgen.config import DEFAULT_POLICY, Limits, Policy, Whitespace
 from structgen.declarations import OutputDeclaration
 from structgen.errors import OptionError
-from structgen.explanation import DEFAULT_POLICY, explain
+from structgen.explanation import explain
 from structgen.findings import Explanation
 from structgen.generator import Generator
 from structgen.generator_pool import GeneratorPool
@@ -81,11 +81,11 @@ def compile(
     whitespace: Whitespace | str = Whitespace.AUTO,
     property_order: PropertyOrder = "declared",
 ) -> TokenAutomaton:
-    """Compile an output type (a Python type, JsonSchema, Regex, Choice or Lark) for a vocabulary, without a model.
+    """Compile an output type for a vocabulary, without a model.
 
     Args:
-        output_type: what is wanted. Choice(exact=True) gives the automaton of Choice: the law over whole answers is
-            that of a Model's calls.
+        output_type: a Python type, JsonSchema, Regex, Choice, Lark or ToolSet. Choice(exact=True) gives the automaton
+            of Choice: the law over whole answers is that of a Model's calls.
         vocabulary: that of the tokenizer.
         limits: what the compilation may cost; None is Limits().
         cache: where to look first and what to keep it in; None compiles anew.
@@ -195,7 +195,8 @@ class Model:
         """Return a generator of one type, compiled now and called as often as wanted.
 
         Args:
-            output_type: what is wanted: a Python type, str for free text, or a JsonSchema, Regex, Choice or Lark.
+            output_type: what is wanted: a Python type, str for free text, or a JsonSchema, Regex, Choice, Lark or
+                ToolSet.
             options: how it is compiled, see TypeSettings.
 
         Raises:

@@ -11,7 +11,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
-from structgen.config import Policy, Sampling, Speculation, Whitespace, check_name, unknown_option
+from structgen.config import (
+    DEFAULT_POLICY,
+    Policy,
+    Sampling,
+    Speculation,
+    Whitespace,
+    check_flag,
+    check_kind,
+    check_property_order,
+    unknown_option,
+)
 from structgen.errors import OptionError
 
 if TYPE_CHECKING:
@@ -19,8 +29,6 @@ if TYPE_CHECKING:
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 SettingsT = TypeVar("SettingsT", "TypeSettings", "CallSettings")
-
-_POLICY = Policy()
 
 
 class TypeOptions(TypedDict, total=False):
@@ -60,13 +68,13 @@ class TypeSettings:
 
     whitespace: Whitespace | str = Whitespace.AUTO
     property_order: PropertyOrder = "declared"
-    policy: Policy | None = _POLICY
+    policy: Policy | None = DEFAULT_POLICY
 
     def __post_init__(self) -> None:
         """Check each option."""
         object.__setattr__(self, "whitespace", Whitespace(self.whitespace))
-        check_name("property_order", self.property_order, ("declared", "any"))
-        _check_kind("policy", self.policy, Policy)
+        check_property_order(self.property_order)
+        check_kind("policy", self.policy, Policy)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,11 +103,10 @@ class CallSettings:
 
     def __post_init__(self) -> None:
         """Check each option."""
-        _check_kind("sampling", self.sampling, Sampling)
-        _check_kind("speculation", self.speculation, Speculation)
-        _check_kind("route", self.route, str)
-        if not isinstance(self.deterministic, bool):
-            raise OptionError(f"deterministic must be True or False, not {type(self.deterministic).__name__}")
+        check_kind("sampling", self.sampling, Sampling)
+        check_kind("speculation", self.speculation, Speculation)
+        check_kind("route", self.route, str)
+        check_flag("deterministic", self.deterministic)
         object.__setattr__(self, "stop", _checked_stop(self.stop))
 
 
@@ -149,12 +156,6 @@ def takes(*kinds: type[TypeSettings] | type[CallSettings]) -> Callable[[Function
         return function
 
     return show
-
-
-def _check_kind(name: str, value: object, kind: type) -> None:
-    if value is not None and not isinstance(value, kind):
-        article = "an" if kind.__name__[0] in "AEIO" else "a"
-        raise OptionError(f"{name} must be {article} {kind.__name__} or None, not {type(value).__name__}")
 
 
 def _checked_stop(stop: object) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
-from structgen.findings import Explanation
+from structgen.findings import COLUMNS, POLICY_LINE, Explanation
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -36,11 +36,11 @@ def show(explanation: Explanation) -> None:
     for note in explanation.notes:
         console.print(note, markup=False, highlight=False)
     if explanation.bounds:
-        console.print("\nthe generation policy bounds (policy=None lifts it):", highlight=False)
+        console.print(f"\n{POLICY_LINE}", highlight=False)
         for place, words in explanation.bounds:
             console.print(f"  {place}  {words}", markup=False, highlight=False)
     style = "bold red" if explanation.error is not None else "green" if explanation.is_exact else "yellow"
-    console.print(f"\n{explanation.name}: {explanation.verdict}", style=style, markup=False, highlight=False)
+    console.print(f"\n{explanation.last_line}", style=style, markup=False, highlight=False)
 
 
 def _table(explanation: Explanation) -> Table:
@@ -48,12 +48,11 @@ def _table(explanation: Explanation) -> Table:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
-    for title in ("pointer", "keyword", "becomes", "what to know or do"):
+    for title in COLUMNS:
         table.add_column(title, overflow="fold")
     for found in explanation.findings:
         style = _STYLES[found.status]
-        cells = (found.pointer, found.keyword or "(whole)", found.status, found.advice)
-        table.add_row(*(Text(cell, style=style if index == 2 else "") for index, cell in enumerate(cells)))
+        table.add_row(*(Text(cell, style=style if cell == found.status else "") for cell in found.cells))
     return table
 
 

@@ -295,9 +295,30 @@ def check_name(option: str, value: object, names: tuple[str, ...]) -> None:
         raise OptionError(f"{shown(value)} is no {option}: use {' or '.join(map(repr, names))}")
 
 
+def check_property_order(value: object) -> None:
+    """Raise OptionError unless the value is an order of keys."""
+    check_name("property_order", value, ("declared", "any"))
+
+
+def check_flag(name: str, value: object) -> None:
+    """Raise OptionError unless the value is True or False: "no" is true in Python."""
+    if not isinstance(value, bool):
+        raise OptionError(f"{name} must be True or False, not {shown(value)}")
+
+
+def check_kind(name: str, value: object, kind: type) -> None:
+    """Raise OptionError unless the value is None or of a class."""
+    if value is not None and not isinstance(value, kind):
+        article = "an" if kind.__name__[0] in "AEIO" else "a"
+        raise OptionError(f"{name} must be {article} {kind.__name__} or None, not {type(value).__name__}")
+
+
 def check_count(name: str, value: int, minimum: int = 1) -> None:
     """Raise OptionError unless the value is an int of at least the minimum."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise OptionError(f"{name} must be an int, not {shown(value)}")
     if value < minimum:
         raise OptionError(f"{name} must be at least {minimum}, not {shown(value)}")
+
+
+DEFAULT_POLICY = Policy()

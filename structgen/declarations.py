@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from structgen.config import Whitespace
+from structgen.config import Whitespace, check_flag, check_name
 from structgen.errors import OptionError, shown
 from structgen.grammar.json_schema import SchemaSource, schema_text
 
@@ -106,8 +106,7 @@ class Choice(OutputDeclaration[T]):
             raise OptionError(f"Choice takes the items in one list, not {shown(items)}")
         if isinstance(items, str | bytes | Mapping):
             raise OptionError(f"Choice takes a list of answers, such as Choice(['yes', 'no']), not {shown(items)}")
-        if not isinstance(exact, bool):
-            raise OptionError(f"exact must be True or False, not {shown(exact)}")
+        check_flag("exact", exact)
         kept = tuple(items)
         texts = [written(item) for item in kept]
         if not kept or "" in texts:
@@ -146,10 +145,8 @@ class Lark(OutputDeclaration[Any]):
         _refuse_path("Lark", "the grammar", grammar)
         _check_text("the grammar of Lark", grammar)
         _check_text("start", start)
-        if not isinstance(parse, bool):
-            raise OptionError(f"parse must be True or False, not {shown(parse)}")
-        if not isinstance(lexer, str) or lexer not in ("dynamic", "contextual"):
-            raise OptionError(f"{shown(lexer)} is no lexer: use 'dynamic' or 'contextual'")
+        check_flag("parse", parse)
+        check_name("lexer", lexer, ("dynamic", "contextual"))
         object.__setattr__(self, "grammar", grammar)
         object.__setattr__(self, "start", start)
         object.__setattr__(self, "lexer", lexer)

@@ -9,19 +9,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from structgen.config import Limits, Policy, check_name
-from structgen.declarations import Choice, JsonSchema, Lark, Regex
-from structgen.errors import OptionError, StructgenError
-from structgen.findings import Bounded, Explanation, Finding
+from structgen.config import DEFAULT_POLICY, Limits, Policy, check_kind, check_property_order
+from structgen.declarations import Choice, JsonSchema, Lark, OutputDeclaration
+from structgen.errors import StructgenError
+from structgen.findings import Explanation, Finding
 from structgen.grammar import ir
 from structgen.grammar.json_schema import PropertyOrder, SchemaSource
 from structgen.grammar.json_schema.findings import explain_schema
 from structgen.grammar.normalise import Deadline, normalise
 from structgen.grammar.policy import apply_policy
-from structgen.output_type import Declaration, lower
+from structgen.output_type import Declaration, lower, name_of
 
 _OWN = "x-structgen-"
-DEFAULT_POLICY = Policy()
 
 
 def explain(
@@ -30,47 +29,28 @@ def explain(
     """Return what becomes of each part of an output type; what cannot be used is told, not raised.
 
     Args:
-        output_type: a Python type, JsonSchema, Regex, Choice or Lark.
+        output_type: a Python type, JsonSchema, Regex, Choice, Lark or ToolSet.
         property_order: "declared", or "any" for keys in every order.
         policy: the generation policy whose cuts are told; None has none.
 
     Raises:
         OptionError: an unknown property_order or policy.
     """
-    check_name("property_order", property_order, ("declared", "any"))
-    if policy is not None and not isinstance(policy, Policy):
-        raise OptionError(f"policy must be a Policy or None, not {type(policy).__name__}")
+    check_property_order(property_order)
+    check_kind("policy", policy, Policy)
     try:
         declaration = lower(output_type, property_order=property_order)
         # The first step of every compilation; it finds the grammars that no text can reach an end of.
         normalise(declaration.grammar, Deadline(Limits().compile_seconds))
     except StructgenError as error:
         findings = _findings_of(output_type, property_order)
-        return Explanation(name=_name_of(output_type), findings=findings, error=error)
-    cuts = () if policy is None else apply_policy(declaration.grammar, policy)[1]
-    is_closed = not isinstance(output_type, JsonSchema)
-    found = explain_declaration(declaration, cuts, is_closed=is_closed, property_order=property_order)
-    return replace(found, name=_name_of(output_type), notes=tuple(_notes(output_type, declaration)))
-
-
-def explain_declaration(
-    declaration: Declaration[Any],
-    cuts: tuple[Bounded, ...] = (),
-    *,
-    is_closed: bool,
-    property_order: PropertyOrder = "declared",
-) -> Explanation:
-    """Return what became of a declaration that is in use.
-
-    Args:
-        declaration: what `lower` gave.
-        cuts: what the policy cut of its grammar.
-        is_closed: False for a JsonSchema, whose objects are open; True for a Python type.
-        property_order: as it was lowered.
-    """
-    findings = () if declaration.schema is None else _told(declaration.schema, property_order, is_closed=is_closed)
-    notes = () if findings else tuple(_sizes(declaration.grammar))
-    return Explanation(name=declaration.name, findings=findings, notes=notes, policy=cuts)
+        return Explanation(name=name_of(output_type), findings=findings, error=error)
+    return Explanation(
+        name=name_of(output_type),
+        findings=() if declaration.schema is None else _told(output_type, declaration.schema, property_order),
+        notes=tuple(_notes(output_type, declaration)),
+        policy=() if policy is None else apply_policy(declaration.grammar, policy)[1],
+    )
 
 
 def _findings_of(output_type: object, property_order: PropertyOrder) -> tuple[Finding, ...]:
@@ -80,27 +60,20 @@ def _findings_of(output_type: object, property_order: PropertyOrder) -> tuple[Fi
 
     try:
         if isinstance(output_type, JsonSchema):
-            return _told(output_type.text, property_order, is_closed=False)
-        if isinstance(output_type, Regex | Choice | Lark):
+            return _told(output_type, output_type.text, property_order)
+        if isinstance(output_type, OutputDeclaration):
             return ()
-        return _told(type_schema(output_type)[1], property_order, is_closed=True)
+        return _told(output_type, type_schema(output_type)[1], property_order)
     except StructgenError:
         return ()  # whoever asks gets the error of the type itself beside this
 
 
-def _told(schema: SchemaSource, property_order: PropertyOrder, *, is_closed: bool) -> tuple[Finding, ...]:
+def _told(output_type: object, schema: SchemaSource, property_order: PropertyOrder) -> tuple[Finding, ...]:
     """Return what becomes of the keywords of a schema; our own keywords go by what they say."""
+    # As it is lowered: only the objects of a JsonSchema may have keys that it does not name.
+    is_closed = not isinstance(output_type, JsonSchema)
     found = explain_schema(schema, closed=is_closed, property_order=property_order)
     return tuple(replace(finding, keyword=finding.keyword.removeprefix(_OWN)) for finding in found)
-
-
-def _name_of(output_type: object) -> str:
-    names = {JsonSchema: "JSON", Regex: "the regular expression", Choice: "the choice", Lark: "the grammar"}
-    if type(output_type) in names:
-        return names[type(output_type)]
-    from structgen.type_names import type_name
-
-    return type_name(output_type)
 
 
 def _notes(output_type: object, declaration: Declaration[Any]) -> list[str]:

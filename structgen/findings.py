@@ -11,6 +11,9 @@ from typing import Literal
 
 from structgen.errors import StructgenError
 
+COLUMNS = ("pointer", "keyword", "becomes", "what to know or do")
+POLICY_LINE = "the generation policy bounds (policy=None lifts it):"
+
 FindingStatus = Literal["exact", "narrower", "annotation", "unreached", "empty", "refused", "unsatisfiable"]
 
 
@@ -32,6 +35,11 @@ class Finding:
     keyword: str
     status: FindingStatus
     advice: str = ""
+
+    @property
+    def cells(self) -> tuple[str, str, str, str]:
+        """It as a row of a table under COLUMNS."""
+        return self.pointer, self.keyword or "(whole)", self.status, self.advice
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +106,11 @@ class Explanation:
         return "exact: every text that is generated fits the declaration"
 
     @property
+    def last_line(self) -> str:
+        """The name and the verdict."""
+        return f"{self.name}: {self.verdict}"
+
+    @property
     def bounds(self) -> tuple[tuple[str, str], ...]:
         """What the policy cuts as (place, words), each once."""
         return tuple(dict.fromkeys((cut.place, cut.words) for cut in self.policy))
@@ -107,13 +120,12 @@ class Explanation:
 
     def __str__(self) -> str:
         """Return a table, what the policy bounds, and the verdict as the last line."""
-        rows = [(found.pointer, found.keyword or "(whole)", found.status, found.advice) for found in self.findings]
-        lines = _table([("pointer", "keyword", "becomes", "what to know or do"), *rows]) if rows else []
+        lines = _table([COLUMNS, *(found.cells for found in self.findings)]) if self.findings else []
         lines += self.notes
         if self.bounds:
-            lines += ["", "the generation policy bounds (policy=None lifts it):"]
+            lines += ["", POLICY_LINE]
             lines += [f"  {line}" for line in _table(self.bounds)]
-        return "\n".join([*lines, *([""] if lines else []), f"{self.name}: {self.verdict}"])
+        return "\n".join([*lines, *([""] if lines else []), self.last_line])
 
     def __repr__(self) -> str:
         """Show the name, the verdict and how many findings there are."""

@@ -145,8 +145,7 @@ class Generator(Generic[T]):
 
         if settings.stop and not self._declaration.takes_stop:
             raise OptionError(
-                f"stop ends free text (str), and the grammar of {self._declaration.name} says itself where it ends: "
-                "leave stop out"
+                f"stop ends free text (str), and {self._declaration.name} says itself where a text ends: leave stop out"
             )
         prompt_token_ids = self._runtime.encode(prompt, tools=self._declaration.tools)
         # The compilation belongs to the first call; whoever calls again finds it done.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar, overload
 
-from structgen.config import Whitespace, check_name
+from structgen.config import Whitespace, check_property_order
 from structgen.declarations import Choice, JsonSchema, Lark, Regex, written
 from structgen.errors import OptionError, OutputError, UnsupportedSchemaError
 from structgen.grammar import dfa as dfas
@@ -21,6 +21,7 @@ from structgen.grammar.json_schema import PropertyOrder, Style, lower_schema
 from structgen.json_reader import read_json
 from structgen.partial import json_so_far, nothing_so_far
 from structgen.tools import ToolCall, ToolSet
+from structgen.type_names import no_grammar, type_name
 
 T = TypeVar("T")
 
@@ -28,6 +29,14 @@ T = TypeVar("T")
 # the caller has used some of it).
 _PYDANTIC_NESTING = 190
 _JSON_NESTING = 600
+
+_NAMES = {
+    JsonSchema: "JSON",
+    Regex: "the regular expression",
+    Choice: "the choice",
+    Lark: "the grammar",
+    ToolSet: "the tools",
+}
 
 # A pass took 80 to 160 ms on two busy cores, SmolLM2-135M in float32: a minute or two for so many.
 _MOST_EXACT_ANSWERS = 1000
@@ -41,7 +50,7 @@ class Declaration(Generic[T]):
         grammar: the texts.
         parse: text of the grammar -> value.
         schema: JSON text of the schema that the grammar came from, None where there is none.
-        name: what to call it in messages and prompts.
+        name: what to call it in messages, see `name_of`.
         max_nesting: how deep `parse` reads JSON, None where it does not matter.
         tools: what the prompt tells the model about tools, one JSON object each in the form that chat templates take.
         preview: text so far -> what is certain of the value, None where nothing is.
@@ -99,19 +108,19 @@ def lower(
         GrammarSyntaxError: an unreadable regular expression or grammar.
         OptionError: an unknown option value, or one that is not available yet.
     """
-    check_name("property_order", property_order, ("declared", "any"))
+    check_property_order(property_order)
     style = Whitespace(whitespace)
     match output_type:
         case JsonSchema(text=text, whitespace=own):
             chosen = _style(style if own is Whitespace.AUTO else own)
             grammar = lower_schema(text, whitespace=chosen, property_order=property_order)
-            return Declaration(grammar, _read_json, text, "JSON", _JSON_NESTING, json_so_far)
+            return Declaration(grammar, _read_json, text, _NAMES[JsonSchema], _JSON_NESTING, json_so_far)
         case Choice():
             return _lower_choice(output_type)
         case Regex(pattern=pattern):
             from structgen.grammar.regex_grammar import lower_regex
 
-            return Declaration(lower_regex(pattern), str, None, "text", preview=str)
+            return Declaration(lower_regex(pattern), str, None, _NAMES[Regex], preview=str)
         case Lark():
             return _lower_lark(output_type)
         case ToolSet():
@@ -121,6 +130,13 @@ def lower(
             return Declaration(text_grammar, str, None, "str", preview=str, takes_stop=True)
         case _:
             return _lower_type(output_type, _style(style), property_order)
+
+
+def name_of(output_type: object) -> str:
+    """Return what to call an output type in messages, and in metrics where the call has no route."""
+    if type(output_type) in _NAMES:
+        return _NAMES[type(output_type)]
+    return type_name(output_type)
 
 
 def _style(whitespace: Whitespace) -> Style:
@@ -136,7 +152,6 @@ def _style(whitespace: Whitespace) -> Style:
 
 def _lower_type(output_type: object, style: Style, property_order: PropertyOrder) -> Declaration[Any]:
     # pydantic is imported when a Python type is first declared, so that the package itself loads quickly.
-    from structgen.type_names import no_grammar, type_name
     from structgen.type_schema import type_schema
 
     adapter, schema = type_schema(output_type)
@@ -171,7 +186,7 @@ def _lower_choice(choice: Choice[T]) -> Declaration[T]:
         ir.Grammar({"choice": one}, "choice"),
         items.__getitem__,
         None,
-        "one of the choices",
+        _NAMES[Choice],
         answers=tuple(items) if choice.exact else None,
     )
 
@@ -181,7 +196,7 @@ def _lower_tools(declared: ToolSet, style: Style, property_order: PropertyOrder)
 
     lowered = lower_tools(declared, whitespace=style, property_order=property_order)
     return Declaration(
-        lowered.grammar, lowered.read, lowered.schema, "tool calls", _PYDANTIC_NESTING, tools=lowered.described
+        lowered.grammar, lowered.read, lowered.schema, _NAMES[ToolSet], _PYDANTIC_NESTING, tools=lowered.described
     )
 
 
@@ -190,8 +205,8 @@ def _lower_lark(declared: Lark) -> Declaration[Any]:
 
     grammar = lower_lark(declared.grammar, declared.start, declared.lexer)
     if declared.parse:
-        return Declaration(grammar, _lark_parser(declared), None, "text")
-    return Declaration(grammar, str, None, "text", preview=str)
+        return Declaration(grammar, _lark_parser(declared), None, _NAMES[Lark])
+    return Declaration(grammar, str, None, _NAMES[Lark], preview=str)
 
 
 def _lark_parser(declared: Lark) -> Callable[[str], Any]:

@@ -39,7 +39,7 @@ class Objection:
 def lint_tool(
     name: str, *, description: str, schema: Mapping[str, Any], destructive: bool, has_return_annotation: bool
 ) -> list[Objection]:
-    """Return the findings of one tool; `schema` is that of its arguments."""
+    """Return the objections to one tool; `schema` is that of its arguments."""
     found = []
     if not description:
         found.append(Objection(name, None, "no docstring", "say what it does: the model chooses tools by it"))

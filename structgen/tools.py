@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, overload
 
+from structgen.config import check_count, check_flag
 from structgen.declarations import OutputDeclaration
 from structgen.errors import ConfirmationRequired, OptionError, shown
 from structgen.json_reader import reason
@@ -48,8 +49,7 @@ class Tool(Generic[P, R]):
         """
         if not callable(function):
             raise OptionError(f"a tool is made of a function, not of {shown(function)}")
-        if not isinstance(destructive, bool):
-            raise OptionError(f"destructive must be True or False, not {shown(destructive)}")
+        check_flag("destructive", destructive)
         self._function = function
         self._signature = read_signature(function)
         self.name = self._signature.name
@@ -232,9 +232,9 @@ class ToolSet(OutputDeclaration[list[ToolCall]]):
     def lint(self) -> list[Objection]:
         """Return what a reader of the signatures would object to: vague parameters of destructive tools, missing words.
 
-        A finding has the name of the tool, the parameter (None for the whole tool), the problem and an advice.
+        An objection has the name of the tool, the parameter (None for the whole tool), the problem and an advice.
         """
-        return [finding for one in self.tools for finding in one.lint()]
+        return [objection for one in self.tools for objection in one.lint()]
 
 
 def as_tool(function: AnyTool) -> Tool[..., Any]:
@@ -247,16 +247,13 @@ def as_tool(function: AnyTool) -> Tool[..., Any]:
     return function if isinstance(function, Tool) else Tool(function)
 
 
-def _check_bounds(min_calls: object, max_calls: object) -> None:
+def _check_bounds(min_calls: int, max_calls: int) -> None:
     for name, value in (("min_calls", min_calls), ("max_calls", max_calls)):
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise OptionError(f"{name} must be an int, not {shown(value)}")
+        check_count(name, value, minimum=0)
         if value > 1:
             raise OptionError(f"{name}={shown(value)}: several calls in one answer are not available yet; use 1")
-    if max_calls != 1:
-        raise OptionError(f"max_calls={shown(max_calls)}: there must be room for a call, use 1 (or str for text alone)")
-    if min_calls not in (0, 1):
-        raise OptionError(f"min_calls must be 0 (a call is optional) or 1, not {min_calls}")
+    if max_calls == 0:
+        raise OptionError("max_calls=0: there must be room for a call, use 1 (or str for text alone)")
 
 
 def _validated(tool: Tool[..., Any], arguments: Mapping[str, Any]) -> Mapping[str, Any]:

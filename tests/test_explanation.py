@@ -10,8 +10,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 import structgen as sg
-from structgen.explanation import explain, explain_declaration
-from structgen.grammar.policy import apply_policy
+from structgen.explanation import explain
 from structgen.output_type import lower
 
 
@@ -22,6 +21,11 @@ class Order(BaseModel):
     day: datetime.date
 
 
+def get_weather(city: str) -> str:
+    """Tell the weather."""
+    return city
+
+
 USABLE: list[tuple[Any, str]] = [
     (Order, "#/properties/name"),
     (Literal["a", "b"], "enum"),
@@ -30,6 +34,7 @@ USABLE: list[tuple[Any, str]] = [
     (sg.Regex("[a-z]{2,500}"), "1 rule, 1 terminal"),
     (sg.Regex("[a-z]{2,500}"), "counted, not unrolled: 1 length"),
     (sg.Choice(["yes", "no"]), "2 answers"),
+    (sg.ToolSet([get_weather]), "#/$defs/get_weather/properties/city"),
     (sg.Lark('start: "a" B+\nB: /b+/\nWS: /\\s+/\n%ignore WS'), "ignored between terminals: WS"),
 ]
 
@@ -83,6 +88,24 @@ def test_it_has_fields_for_machines() -> None:
     assert sg.check(int).is_exact
 
 
+@pytest.mark.parametrize(
+    ("output_type", "name"),
+    [
+        (Order, "Order"),
+        (list[int], "list[int]"),
+        (sg.JsonSchema({}), "JSON"),
+        (sg.Regex("a"), "the regular expression"),
+        (sg.Choice(["a"]), "the choice"),
+        (sg.Lark('start: "a"'), "the grammar"),
+        (sg.ToolSet([get_weather]), "the tools"),
+    ],
+)
+def test_one_name_serves_everywhere(output_type: Any, name: str) -> None:
+    """An explanation and what generates (messages, metrics) call a type by the same name."""
+    assert sg.check(output_type).name == name
+    assert lower(output_type).name == name
+
+
 def test_the_policy_is_told_as_it_was_given() -> None:
     """What the policy bounds is listed with its place and the bound; without a policy nothing is bounded."""
     schema = sg.JsonSchema({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}}}})
@@ -110,14 +133,6 @@ def test_keys_in_every_order_are_explained_as_such() -> None:
     assert [finding.keyword for finding in found.findings if finding.status == "refused"] == ["properties"]
 
 
-def test_a_declaration_in_use_is_explained() -> None:
-    """What a generator has at hand is enough: its declaration, and what its policy cut."""
-    declaration = lower(Order)
-    cuts = apply_policy(declaration.grammar, sg.Policy())[1]
-    assert explain_declaration(declaration, cuts, is_closed=True) == sg.check(Order)
-    assert "1 rule" in str(explain_declaration(lower(sg.Regex("a+")), is_closed=True))
-
-
 def test_an_automaton_explains_a_schema() -> None:
     """`explain` of an automaton takes data or text, and says what each keyword became."""
     automaton = sg.compile(bool, sg.Vocabulary.from_bytes([*(bytes([i]) for i in range(256)), b""], stop_ids=[256]))
@@ -140,40 +155,3 @@ def test_the_table_is_aligned_and_the_repr_is_short() -> None:
     assert all(row[start - 1] == " " and row[start] != " " for row in rows)
     assert repr(explanation).startswith("Explanation('Order', 'sound")
     assert "\n" not in repr(explanation)
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"acceptance": 0.8, "draft_tokens": 4, "draft_cost": 0.05}, 2.80),
-        ({"acceptance": 0.2, "draft_tokens": 4, "draft_cost": 0.10}, 0.89),
-        ({"acceptance": 1, "draft_tokens": 7, "draft_cost": 0}, 8.0),
-        ({"acceptance": 0, "draft_tokens": 4, "draft_cost": 0.25}, 0.5),
-        ({"acceptance": 0.5, "draft_tokens": 0, "draft_cost": 1, "verify_cost": 2}, 0.5),
-        ({"acceptance": 1 - 1e-12, "draft_tokens": 9, "draft_cost": 0}, 10.0),
-    ],
-)
-def test_speedup(options: dict[str, Any], expected: float) -> None:
-    """Tokens per round over the cost of a round, at the published points and at both ends."""
-    assert round(sg.speedup(**options), 2) == expected
-    acceptance, length = options["acceptance"], options["draft_tokens"]
-    tokens = sum(acceptance**i for i in range(length + 1))
-    cost = length * options["draft_cost"] + options.get("verify_cost", 1)
-    assert sg.speedup(**options) == pytest.approx(tokens / cost)
-
-
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({"acceptance": 1.1, "draft_cost": 0}, "acceptance"),
-        ({"acceptance": float("nan"), "draft_cost": 0}, "acceptance"),
-        ({"acceptance": 0.5, "draft_cost": -1}, "draft_cost"),
-        ({"acceptance": 0.5, "draft_cost": 0, "verify_cost": 0}, "costs nothing"),
-        ({"acceptance": 0.5, "draft_cost": 0, "draft_tokens": True}, "draft_tokens"),
-        ({"acceptance": 0.5, "draft_cost": 0, "draft_tokens": 2.0}, "draft_tokens"),
-    ],
-)
-def test_speedup_refuses_what_is_no_number_in_range(options: dict[str, Any], name: str) -> None:
-    """A value that means nothing is refused by name."""
-    with pytest.raises(sg.OptionError, match=name):
-        sg.speedup(**options)

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from structgen.config import check_name
+from structgen.config import check_property_order
 from structgen.findings import Explanation
 from structgen.grammar.core import AutomatonCore
 from structgen.grammar.json_schema import PropertyOrder, SchemaSource
@@ -98,7 +98,7 @@ class TokenAutomaton:
             LimitError: the schema is nested too deeply, or needs too many rules.
             OptionError: the schema is neither data nor text, or the order is none of the two.
         """
-        check_name("property_order", property_order, ("declared", "any"))
+        check_property_order(property_order)
         return explain_json(schema, property_order=property_order)
 
     @property
