@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
-from structgen.findings import COLUMNS, POLICY_LINE, Explanation
+from structgen.findings import COLUMNS, POLICY_LINE, Explanation, cells_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -40,7 +40,7 @@ def show(explanation: Explanation) -> None:
         for place, words in explanation.bounds:
             console.print(f"  {place}  {words}", markup=False, highlight=False)
     style = "bold red" if explanation.error is not None else "green" if explanation.is_exact else "yellow"
-    console.print(f"\n{explanation.last_line}", style=style, markup=False, highlight=False)
+    console.print(f"\n{explanation.name}: {explanation.verdict}", style=style, markup=False, highlight=False)
 
 
 def _table(explanation: Explanation) -> Table:
@@ -52,7 +52,7 @@ def _table(explanation: Explanation) -> Table:
         table.add_column(title, overflow="fold")
     for found in explanation.findings:
         style = _STYLES[found.status]
-        table.add_row(*(Text(cell, style=style if cell == found.status else "") for cell in found.cells))
+        table.add_row(*(Text(cell, style=style if cell == found.status else "") for cell in cells_of(found)))
     return table
 
 

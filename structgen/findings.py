@@ -36,11 +36,6 @@ class Finding:
     status: FindingStatus
     advice: str = ""
 
-    @property
-    def cells(self) -> tuple[str, str, str, str]:
-        """It as a row of a table under COLUMNS."""
-        return self.pointer, self.keyword or "(whole)", self.status, self.advice
-
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
@@ -106,11 +101,6 @@ class Explanation:
         return "exact: every text that is generated fits the declaration"
 
     @property
-    def last_line(self) -> str:
-        """The name and the verdict."""
-        return f"{self.name}: {self.verdict}"
-
-    @property
     def bounds(self) -> tuple[tuple[str, str], ...]:
         """What the policy cuts as (place, words), each once."""
         return tuple(dict.fromkeys((cut.place, cut.words) for cut in self.policy))
@@ -120,16 +110,21 @@ class Explanation:
 
     def __str__(self) -> str:
         """Return a table, what the policy bounds, and the verdict as the last line."""
-        lines = _table([COLUMNS, *(found.cells for found in self.findings)]) if self.findings else []
+        lines = _table([COLUMNS, *map(cells_of, self.findings)]) if self.findings else []
         lines += self.notes
         if self.bounds:
             lines += ["", POLICY_LINE]
             lines += [f"  {line}" for line in _table(self.bounds)]
-        return "\n".join([*lines, *([""] if lines else []), self.last_line])
+        return "\n".join([*lines, *([""] if lines else []), f"{self.name}: {self.verdict}"])
 
     def __repr__(self) -> str:
         """Show the name, the verdict and how many findings there are."""
         return f"Explanation({self.name!r}, {self.verdict!r}, {len(self.findings)} findings)"
+
+
+def cells_of(finding: Finding) -> tuple[str, str, str, str]:
+    """Return a finding as a row of a table under COLUMNS."""
+    return finding.pointer, finding.keyword or "(whole)", finding.status, finding.advice
 
 
 def _counted(number: int) -> str:
