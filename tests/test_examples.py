@@ -17,6 +17,7 @@ OUTPUT = {
     "classify": r"((delivery|invoice|praise|complaint) +\S.*\n){3}",
     "person": r"Person\(name='.{0,40}', age=\d+, email=.*\)\n\d+ tokens, \d+ ms each\n",
     "sql_query": r"SELECT .+ FROM users.*\n(\(.*\)\n)*",
+    "stream": r"(\{.*\}\n)+Person\(name='.*', age=\d+, city='.*'\)\n",
     "tree": r"[a-z]{1,12}/\n( +[a-z]{1,12}/\n)*",
     "weather": r"((get_weather|delete_reports) \{'city': '(Oslo|Bergen|Tromso)'.*\}\n-> .+\n){2}",
 }
