@@ -6,6 +6,7 @@ namespace, from top to bottom. A block marked ``output`` right after one is exac
 
 from __future__ import annotations
 
+import codeop
 import contextlib
 import dataclasses
 import functools
@@ -97,6 +98,32 @@ def test_the_python_of_a_page_runs_and_prints_what_it_says(
             printed = out.getvalue()
         elif block.info == "output":
             assert printed == block.body, f"{page}:{block.line}"
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "tutorial.md"], ids=name_of)
+def test_what_a_newcomer_pastes_is_taken_line_by_line(page: Path) -> None:
+    """The prompt of Python takes each block as it stands: there an empty line ends what is indented, and nothing else.
+
+    From Python 3.13 on the prompt reads a pasted block as a whole; before that it reads line by line.
+    """
+    for block in blocks(page):
+        waiting: list[str] = []
+        for line in [*block.body.splitlines(), ""] if block.info.startswith("python") else []:
+            waiting.append(line)
+            if codeop.compile_command("\n".join(waiting), str(page), "single") is not None:
+                waiting = []
+        assert waiting == [], f"{page}:{block.line}"
+
+
+@pytest.mark.model
+def test_the_demo_prints_what_the_readme_shows() -> None:
+    """The lines that README.md shows of `make demo` are lines of the demo."""
+    from typer.testing import CliRunner
+
+    from structgen.cli import app
+
+    (shown,) = [block.body for block in blocks(ROOT / "README.md") if block.info == "text"]
+    assert shown in CliRunner().invoke(app, ["demo"]).stdout
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
