@@ -17,9 +17,11 @@ from structgen.config import (
     Sampling,
     Speculation,
     Whitespace,
+    check_count,
     check_flag,
     check_kind,
     check_property_order,
+    check_seed,
     unknown_option,
 )
 from structgen.errors import OptionError
@@ -104,6 +106,9 @@ class CallSettings:
     def __post_init__(self) -> None:
         """Check each option."""
         check_kind("sampling", self.sampling, Sampling)
+        if self.max_tokens is not None:
+            check_count("max_tokens", self.max_tokens, minimum=0)
+        check_seed(self.seed)
         check_kind("speculation", self.speculation, Speculation)
         check_kind("route", self.route, str)
         check_flag("deterministic", self.deterministic)

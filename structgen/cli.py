@@ -26,7 +26,6 @@ from structgen.cli_types import (
     RegexOption,
     SchemaOption,
     TypeOption,
-    UnreadableError,
     declared,
     read_stdin,
 )
@@ -245,7 +244,7 @@ def _refuse_early(output_type: object, name: str) -> None:
     try:
         lower(output_type)
     except GrammarSyntaxError as error:
-        raise UnreadableError(f"{name}: {error}") from error
+        raise OptionError(f"{name}: {error}") from error
 
 
 def _prompt(text: str, system: str | None, *, is_raw: bool) -> Prompt:
@@ -315,7 +314,7 @@ def check(  # noqa: PLR0913 - the options of a command line
         raise typer.BadParameter("name what to check: a FILE, --schema, --type, --regex, --choice or --lark")
     explanation = replace(explain(wanted.output_type), name=wanted.name)
     if isinstance(explanation.error, GrammarSyntaxError | OptionError):
-        raise UnreadableError(f"{wanted.name}: {explanation.error}") from explanation.error
+        raise OptionError(f"{wanted.name}: {explanation.error}") from explanation.error
     if as_json:
         typer.echo(cli_tables.as_json(explanation))
     else:

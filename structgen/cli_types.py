@@ -40,10 +40,6 @@ class Declared(NamedTuple):
     name: str
 
 
-class UnreadableError(StructgenError):
-    """A file or option from which no output type can be read."""
-
-
 def declared(
     *,
     file: str | None = None,
@@ -57,8 +53,7 @@ def declared(
 
     Raises:
         typer.BadParameter: two things were, or a name cannot be one.
-        UnreadableError: a file or a type cannot be read.
-        StructgenError: what was read is refused by itself.
+        OptionError: a file or a type cannot be read.
     """
     ways: list[tuple[str, str | list[str] | None, Callable[[str], Declared]]] = [
         ("FILE", file, _from_file),
@@ -103,30 +98,28 @@ def _in_file(name: str, make: Callable[[], T]) -> T:
     try:
         return make()
     except StructgenError as error:
-        raise UnreadableError(f"{name}: {error}") from error
+        raise OptionError(f"{name}: {error}") from error
 
 
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise UnreadableError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise OptionError(f"{path} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise UnreadableError(
-            f"{path} cannot be read: it is not UTF-8 ({error.reason} at byte {error.start})"
-        ) from error
+        raise OptionError(f"{path} cannot be read: it is not UTF-8 ({error.reason} at byte {error.start})") from error
 
 
 def read_stdin(what: str) -> str:
     """Return stdin as text.
 
     Raises:
-        UnreadableError: it is not UTF-8.
+        OptionError: it is not UTF-8.
     """
     try:
         return sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UnreadableError(f"{what} on stdin is not UTF-8 ({error.reason} at byte {error.start})") from error
+        raise OptionError(f"{what} on stdin is not UTF-8 ({error.reason} at byte {error.start})") from error
 
 
 def _import_type(name: str) -> object:

@@ -313,6 +313,14 @@ def check_kind(name: str, value: object, kind: type) -> None:
         raise OptionError(f"{name} must be {article} {kind.__name__} or None, not {type(value).__name__}")
 
 
+def check_seed(seed: object) -> None:
+    """Raise OptionError unless the value is None or fits into 64 bits."""
+    if seed is None:
+        return
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 64:
+        raise OptionError(f"seed must be None or an int in 0 .. 2**64 - 1, not {shown(seed)}")
+
+
 def check_count(name: str, value: int, minimum: int = 1) -> None:
     """Raise OptionError unless the value is an int of at least the minimum."""
     if isinstance(value, bool) or not isinstance(value, int):

@@ -22,7 +22,7 @@ StructgenError
 from __future__ import annotations
 
 # Characters of a text that a message shows, and of a wrong value.
-_LONGEST_SHOWN = 300
+_LONGEST_TEXT = 300
 _LONGEST_VALUE = 100
 
 
@@ -172,8 +172,8 @@ class OutputError(DecodeError):
 
     def __init__(self, text: str, reason: str) -> None:
         """Say who refused it and why, and show the text, cut where it is long."""
-        shown = text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + " ..."
-        super().__init__(f"{reason}; the text is: {shown}")
+        beginning = text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + " ..."
+        super().__init__(f"{reason}; the text is: {beginning}")
         self.text = text
 
 

@@ -108,8 +108,8 @@ class Generator(Generic[T]):
             options: those of one call, see CallSettings.
 
         Raises:
-            BudgetError: no text of the type fits into max_tokens or the context.
-            OptionError: the prompt or an option is not usable.
+            BudgetError: max_tokens is too few to promise a complete text.
+            OptionError: the prompt or an option is not usable, or the context has no room for an answer.
             NoLegalTokenError: the model or a bias leaves no legal token a probability.
             OutputError: the text fits, but a validator of the type's own refused it.
             VocabularyError: an answer of Choice(exact=True) cannot be spelled, or the model has no stop token.
@@ -212,8 +212,8 @@ class Generator(Generic[T]):
         needed = self._needed
         budget = max(_DEFAULT_MAX_TOKENS, needed) if max_tokens is None else max_tokens
         context = self._runtime.context_length
-        if context is None or not isinstance(budget, int):
-            return budget  # Request refuses what is no int
+        if context is None:
+            return budget
         left = context - num_prompt_tokens
         if left < needed <= budget:
             raise OptionError(

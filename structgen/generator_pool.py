@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 # Generators that a model keeps for the types it was called with last; each holds a compiled automaton.
 _MAX_GENERATORS = 64
-# Their value and their class say all of them; of a float its text, in which nan is itself and -0.0 is not 0.0.
+# Two of them are one if class and value are; of a float the text, in which nan is itself and -0.0 is not 0.0. As types
+# they are written in one piece, without white space, and so no model need be asked how it writes them.
 _PLAIN = (str, int, float, bool, type(None))
-# Nor have their texts parts with white space between, so no model need be asked how it writes them; nor these.
+# Nor has white space a style in these.
 _TEXTS = (Regex, Choice, Lark)
 
 
@@ -79,7 +80,7 @@ class GeneratorPool:
         declaration = lower(output_type, whitespace=whitespace, property_order=settings.property_order)
         if settings.policy is not None:
             declaration = replace(declaration, grammar=apply_policy(declaration.grammar, settings.policy)[0])
-        limits = _limits_of(declaration)
+        limits = limits_of(declaration)
         automaton, outcome = shared_cache().compile(declaration.grammar, self._runtime.vocabulary, limits)
         compiled = Compiled(
             output_type=output_type,
@@ -99,7 +100,7 @@ class GeneratorPool:
         return self._runtime.whitespace
 
 
-def _limits_of(declaration: Declaration[Any]) -> Limits:
+def limits_of(declaration: Declaration[Any]) -> Limits:
     """Return the limits under which whatever is written can also be read."""
     from structgen.grammar.normalise import depth_within
 

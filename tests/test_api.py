@@ -347,6 +347,15 @@ def test_bad_options(model: sg.Model, options: dict[str, Any], message: str) -> 
         model.generate(bool, "x", **options)
 
 
+@pytest.mark.parametrize("options", [{"max_tokens": -1}, {"seed": 1 << 64}, {"route": 5}, {"stop": "x"}])
+def test_bad_options_are_told_first(model: sg.Model, options: dict[str, Any]) -> None:
+    """No time goes into compiling a type for a call that cannot be made, and a batch fails as a whole."""
+    with pytest.raises(sg.OptionError, match=next(iter(options))):
+        model.generate(complex, "x", **options)
+    with pytest.raises(sg.OptionError, match=next(iter(options))):
+        model.generate_batch(bool, ["x", "y"], **options)
+
+
 def test_speculation_off_is_accepted(model: sg.Model) -> None:
     """Plain decoding can be asked for by name."""
     assert model.generate(bool, "x", speculation=sg.Speculation.off()) in {True, False}

@@ -72,13 +72,12 @@ LIGHT = ["structgen", *sorted(f"structgen.{relative(path)[:-3].replace('/', '.')
 LIGHT = [name for name in LIGHT if "._numba" not in name and "._triton" not in name]
 
 
-def heavy_after_import(*names: str) -> list[str]:
-    """Import the modules in a fresh interpreter; return which heavy packages came with them."""
-    program = (
-        "import importlib, sys\n"
-        f"for name in {names!r}: importlib.import_module(name)\n"
-        "print(*[heavy for heavy in ('torch', 'transformers', 'numba', 'triton') if heavy in sys.modules])"
-    )
+HEAVY = ("torch", "transformers", "numba", "triton")
+
+
+def loaded_by(program: str, *packages: str) -> list[str]:
+    """Run a program in a fresh interpreter; return which of the packages it has loaded."""
+    program += f"\nimport sys\nprint(*[name for name in {packages!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
     return done.stdout.split()
 
@@ -88,7 +87,15 @@ def test_importing_the_package_and_the_grammar_side_stays_light() -> None:
     side = [
         name for name in LIGHT if name == "structgen" or name.split(".")[1] in {"grammar", "declarations", "errors"}
     ]
-    assert heavy_after_import(*side) == []
+    program = f"import importlib\nfor name in {side!r}: importlib.import_module(name)"
+    assert loaded_by(program, *HEAVY) == []
+
+
+def test_what_is_not_used_is_not_loaded() -> None:
+    """`import structgen` alone loads nothing of weight, and declaring texts loads no reader of any."""
+    assert loaded_by("import structgen", *HEAVY, "numpy", "pydantic", "lark", "rich", "typer") == []
+    declaring = "import structgen as sg\nsg.Regex('a'), sg.Choice(['a']), sg.JsonSchema({}), sg.Lark('start: \"a\"')"
+    assert loaded_by(declaring, *HEAVY, "pydantic", "lark", "rich", "typer") == []
 
 
 NOQA = re.compile(r"#\s*(?:noqa|type:\s*ignore)(?::\s*[A-Z0-9, ]+|\[[\w\-, ]+\])?(?P<rest>.*)$")

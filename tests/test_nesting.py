@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 import structgen as sg
-from structgen.generator_pool import _limits_of
+from structgen.generator_pool import limits_of
 from structgen.output_type import lower
 
 TOKENS = [*(bytes([byte]) for byte in range(256)), b"[[", b"[[[[", b'{"', b'": ', b"]]", b'{"children": [', b""]
@@ -27,7 +27,7 @@ class Chain(BaseModel):
 def test_a_model_that_opens_brackets_for_ever_is_read(declared: Any) -> None:
     """The text is led to its end before it is nested deeper than its reader goes."""
     declaration = lower(declared)
-    state = sg.compile(declared, VOCABULARY, limits=_limits_of(declaration), cache=None).start()
+    state = sg.compile(declared, VOCABULARY, limits=limits_of(declaration), cache=None).start()
     for _ in range(900):
         legal = [i for i in range(len(TOKENS) - 1) if state.allows(i)]
         # Opening is worth most; keys are kept short.

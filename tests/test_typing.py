@@ -40,6 +40,11 @@ def use(m: sg.Model) -> None:
     reveal_type(m.generator(A).stream("x", seed=1))  # typing.Iterator[structgen.partial.Partial[A]]
     for p in m.stream(A, "x", route="r"):
         reveal_type(p.value)  # A | Any
+    reveal_type(m.generate(sg.JsonSchema({}), "x"))  # Any
+    reveal_type(m.generator(sg.Choice(["a"])).run("x"))  # structgen.report.Result[str]
+    reveal_type(m.run_batch([(A, "x")]))  # list[structgen.report.Result[Any]]
+    reveal_type(sg.compile(A, m.vocabulary))  # structgen.grammar.token_automaton.TokenAutomaton
+    reveal_type(sg.check(A))  # structgen.findings.Explanation
     m.generate(A, "x", sede=1)  # error
     m.generate(A, "x", seed="1")  # error
     m.generator(A, seed=1)  # error

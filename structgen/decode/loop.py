@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from structgen.config import Sampling
+from structgen.config import Sampling, check_count
 from structgen.decode.sampler import PackedMask, Sampler, Step
 from structgen.decode.state import DecodeState
 from structgen.decode.stop_strings import StopStrings
 from structgen.decode.target import Target
 from structgen.decode.trace import Trace
-from structgen.errors import BudgetError, NoLegalTokenError, OptionError, shown
+from structgen.errors import BudgetError, NoLegalTokenError, OptionError
 from structgen.vocabulary import Vocabulary
 
 
@@ -52,8 +52,7 @@ class Request:
         """Check what the loop relies on."""
         if not self.prompt_token_ids:
             raise OptionError("the prompt has no tokens; pass at least one")
-        if isinstance(self.max_tokens, bool) or not isinstance(self.max_tokens, int) or self.max_tokens < 0:
-            raise OptionError(f"max_tokens must be an int of at least 0, not {shown(self.max_tokens)}")
+        check_count("max_tokens", self.max_tokens, minimum=0)
 
 
 class Decoding:

@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from structgen.config import PenaltyScope, Sampling
+from structgen.config import PenaltyScope, Sampling, check_seed
 from structgen.decode.truncation import truncated
-from structgen.errors import NoLegalTokenError, OptionError, shown
+from structgen.errors import NoLegalTokenError, OptionError
 from structgen.kernels.apply_mask import apply_mask_
 from structgen.kernels.gumbel import LEAST_TEMPERATURE, NoiseKey, gumbel_argmax
 
@@ -90,10 +90,9 @@ def resolve_seed(seed: int | None) -> int:
     Raises:
         OptionError: it is not an int in 0 .. 2**64 - 1.
     """
+    check_seed(seed)
     if seed is None:
         return secrets.randbits(63)
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 64:
-        raise OptionError(f"seed must be None or an int in 0 .. 2**64 - 1, not {shown(seed)}")
     return seed
 
 

@@ -21,7 +21,7 @@ import torch
 
 from structgen.decode.target import Target
 from structgen.decode.trace import Trace
-from structgen.errors import VocabularyError
+from structgen.errors import VocabularyError, shown
 from structgen.vocabulary import Vocabulary
 
 FloatArray: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
@@ -38,17 +38,19 @@ def canonical_tokens(vocabulary: Vocabulary, text: str) -> tuple[int, ...]:
     """
     if vocabulary.text_encoder is None:
         raise VocabularyError(
-            f"{vocabulary!r} comes from no tokenizer, so no spelling of {text!r} is the canonical one"
+            f"{vocabulary!r} comes from no tokenizer, so no spelling of {shown(text)} is the canonical one"
         )
     try:
         token_ids = tuple(vocabulary.text_encoder(text))
     except Exception as error:  # the library raises plain Exception, where a model has no unknown token
-        raise VocabularyError(f"the tokenizer cannot encode {text!r} ({error}); use another text or model") from error
+        raise VocabularyError(
+            f"the tokenizer cannot encode {shown(text)} ({error}); use another text or model"
+        ) from error
     spelled = vocabulary.decode(token_ids)
     if spelled != text.encode():
         raise VocabularyError(
-            f"the tokenizer's own tokens for {text!r} spell {spelled!r}, so it has no canonical spelling; write it in "
-            "other characters, or leave exact=True out: then every spelling that there is counts"
+            f"the tokenizer's own tokens for {shown(text)} spell {shown(spelled)}, so it has no canonical spelling; "
+            "write it in other characters, or leave exact=True out: then every spelling that there is counts"
         )
     return token_ids
 

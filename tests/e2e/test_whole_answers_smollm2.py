@@ -20,7 +20,7 @@ def log_prob(model: sg.Model, prompt: Sequence[int], answer: Sequence[int]) -> f
     """Return the log-probability of an answer and its end from one full pass without a cache."""
     vocabulary = model.vocabulary
     with torch.no_grad():
-        logits = model._runtime.loaded.model(input_ids=torch.tensor([[*prompt, *answer]]), use_cache=False).logits[0]
+        logits = model.hf_model(input_ids=torch.tensor([[*prompt, *answer]]), use_cache=False).logits[0]
     rows = torch.log_softmax(logits[len(prompt) - 1 :, : vocabulary.size].double(), 1)
     tokens = float(rows[range(len(answer)), list(answer)].sum())
     return tokens + float(rows[-1, list(vocabulary.stop_ids)].logsumexp(0))

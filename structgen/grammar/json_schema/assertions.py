@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from structgen.errors import GrammarSyntaxError, LimitError
+from structgen.errors import GrammarSyntaxError, LimitError, shown
 from structgen.grammar import regex, regex_grammar
 from structgen.grammar.chardfa import CharDfa
 from structgen.grammar.json_schema import formats, strings
@@ -54,7 +54,7 @@ def read_type(reader: Reader) -> Values | None:
     names = named if isinstance(named, list) else [named]
     for name in names:
         if name not in TYPE_NAMES:
-            raise reader.refuse("type", f"must name JSON types, not {name!r}")
+            raise reader.refuse("type", f"must name JSON types, not {shown(name)}")
     return of_types([str(name) for name in names])
 
 
@@ -161,7 +161,7 @@ def _format(reader: Reader, name: str) -> StringShape:
     language = formats.format_language(name)
     if language is None:
         known = ", ".join(formats.FORMATS)
-        raise reader.refuse("format", f"{name!r} is not one of the formats asserted here ({known}); use pattern")
+        raise reader.refuse("format", f"{shown(name)} is not one of the formats asserted here ({known}); use pattern")
     return StringShape(language, exact=formats.is_exact(name), plain=formats.is_plain(name))
 
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 from urllib.parse import quote, unquote
 
-from structgen.errors import GrammarSyntaxError, LimitError, OptionError, UnsupportedSchemaError
+from structgen.errors import GrammarSyntaxError, LimitError, OptionError, UnsupportedSchemaError, shown
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
 Schema = bool | dict[str, JsonValue]
@@ -115,7 +115,9 @@ def _refuse_surrogates(root: JsonValue) -> None:
     while waiting:
         value, pointer, keyword = waiting.pop()
         if isinstance(value, str) and not _is_text(value):
-            raise UnsupportedSchemaError(pointer, keyword, f"holds a lone surrogate, which no text can hold: {value!r}")
+            raise UnsupportedSchemaError(
+                pointer, keyword, f"holds a lone surrogate, which no text can hold: {shown(value)}"
+            )
         if isinstance(value, list):
             inside = child(pointer, keyword)
             for index, item in enumerate(value):

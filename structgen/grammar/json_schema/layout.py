@@ -14,7 +14,6 @@ from typing import Literal
 from structgen.grammar import ir, lexemes
 
 Style = Literal["compact", "spaced", "pretty", "any"]
-STYLES: tuple[Style, ...] = ("compact", "spaced", "pretty", "any")
 PRETTY_DEPTH = 6
 ANY_WHITESPACE = 16
 

@@ -7,12 +7,12 @@ items and properties of a shape are stays a conjunction of terms, resolved when 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Protocol, Self, TypeVar
 
-from structgen.errors import LimitError
+from structgen.errors import LimitError, shown
 from structgen.grammar.json_schema import numbers, strings
 from structgen.grammar.json_schema.arrays import ArrayShape
 from structgen.grammar.json_schema.document import JsonValue, child
@@ -153,7 +153,7 @@ def equal_to(text: str, pointer: str) -> Values:
 def exact_fraction(value: int | float) -> Fraction:
     """Return the decimal number that the shortest spelling of a JSON number means."""
     if value - value != 0:
-        raise InexactError("const", f"holds a number that is too large for JSON readers: {value!r}")
+        raise InexactError("const", f"holds a number that is too large for JSON readers: {shown(value)}")
     return Fraction(repr(value))
 
 
@@ -193,7 +193,3 @@ def union_of(parts: Iterable[Values]) -> Values:
     for part in parts:
         found = found.union(part)
     return found
-
-
-Resolve = Callable[[str], Values]
-"""The values of the subschema at a pointer."""

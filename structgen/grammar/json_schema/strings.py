@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from structgen.errors import shown
 from structgen.grammar import dfa as dfas
 from structgen.grammar import encode, ir, lexemes
 from structgen.grammar.chardfa import CharDfa
@@ -120,7 +121,7 @@ def spell(text: str) -> bytes:
     try:
         return json.dumps(text, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise InexactError("enum", f"holds a lone surrogate, which no text can hold: {text!r}") from None
+        raise InexactError("enum", f"holds a lone surrogate, which no text can hold: {shown(text)}") from None
 
 
 def merge(shapes: Iterable[StringShape]) -> tuple[StringShape, ...]:

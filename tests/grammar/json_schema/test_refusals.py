@@ -160,3 +160,21 @@ def test_every_keyword_has_a_row() -> None:
     lines = keyword_table().splitlines()
     assert len(lines) == len(KEYWORDS) + 2
     assert "| `minLength` | exact |" in keyword_table()
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "x" * 10_000},
+        {"type": ["x" * 10_000]},
+        {"format": "x" * 10_000},
+        {"const": "\ud800" * 10_000},
+        {"properties": {"a": {"enum": ["\ud800" * 10_000]}}},
+    ],
+    ids=["type", "types", "format", "const", "enum"],
+)
+def test_a_refused_value_of_any_length_fits_a_line(schema: Any) -> None:
+    """The message shows the beginning of a long value."""
+    with pytest.raises(UnsupportedSchemaError) as caught:
+        lower_schema(schema)
+    assert len(str(caught.value)) < 600
