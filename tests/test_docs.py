@@ -226,7 +226,10 @@ def test_every_option_has_a_row_that_says_who_would_change_it() -> None:
     classes = {
         name: value
         for name, value in vars(config).items()
-        if dataclasses.is_dataclass(value) and value.__module__ == config.__name__ and not name.startswith("_")
+        if inspect.isclass(value)
+        and dataclasses.is_dataclass(value)
+        and value.__module__ == config.__name__
+        and name[0] != "_"
     }
     options = importlib.import_module("structgen.call_options")
     classes |= {"Options of a call": options.CallSettings, "Options of an output type": options.TypeSettings}
