@@ -1,6 +1,6 @@
 """The options of a call: their names and types for type checkers, their checks and defaults for everyone.
 
-`Model` and `Generator` take them as ``**options`` typed by the two TypedDicts here, so that each is written down once.
+`Model` and `Generator` take them as ``**options`` typed by the two TypedDicts here, so that no signature repeats them.
 `takes` shows them in `help()` one by one; `CallSettings` and `TypeSettings` refuse what is misspelt or out of range.
 """
 

@@ -10,11 +10,13 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from structgen.config import Whitespace, check_flag, check_name
 from structgen.errors import OptionError, shown
-from structgen.grammar.json_schema import SchemaSource, schema_text
+
+if TYPE_CHECKING:
+    from structgen.grammar.json_schema import SchemaSource
 
 T = TypeVar("T")
 LarkLexer = Literal["dynamic", "contextual"]
@@ -54,6 +56,9 @@ class JsonSchema(OutputDeclaration[Any]):
             LimitError: it is nested too deeply, or holds an integer of very many digits.
             OptionError: it is neither data nor text.
         """
+        # Read when a schema is declared, so that declaring other texts stays light.
+        from structgen.grammar.json_schema import schema_text
+
         _refuse_path("JsonSchema", "the schema", schema)
         if isinstance(schema, type):
             raise OptionError(

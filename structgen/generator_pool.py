@@ -28,7 +28,7 @@ _TEXTS = (Regex, Choice, Lark)
 
 
 class GeneratorPool:
-    """The generators of one model by what they were made from, so that calling a model again compiles nothing."""
+    """The generators of one model by what they were made from; safe to use from several threads."""
 
     def __init__(self, runtime: Runtime, metrics: Metrics) -> None:
         """Start empty."""

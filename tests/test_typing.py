@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from mypy import api
+
+from structgen.call_options import CallSettings, RunOptions, TypeOptions, TypeSettings
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = """
@@ -54,6 +57,12 @@ def use(m: sg.Model) -> None:
     m.generate_batch(A, ["x"], property_order="sorted")  # error
     m.run_batch([(A, "x")], sede=1)  # error
 """
+
+
+@pytest.mark.parametrize(("named", "checked"), [(TypeOptions, TypeSettings), (RunOptions, CallSettings)])
+def test_what_type_checkers_see_is_what_is_checked(named: type, checked: type) -> None:
+    """The options that a signature names, and their types, are those of the settings that are made of them."""
+    assert {name: str(kind.__forward_arg__) for name, kind in named.__annotations__.items()} == checked.__annotations__
 
 
 def test_types_and_options_of_the_face(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ class StopStrings:
 
     def feed(self, piece: str) -> str:
         """Return what now belongs to the text for certain: all before a stop, and nothing that may be part of one."""
+        if not self._stops:
+            return piece
         text = self._held + piece
         hits = [(at + len(stop), at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
         if hits:
