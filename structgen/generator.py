@@ -7,6 +7,7 @@ generators a model keeps (generator_pool.py).
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar, Unpack
@@ -76,6 +77,8 @@ class Generator(Generic[T]):
         self._automaton = compiled.automaton
         self._compile_cache = compiled.compile_cache
         self._metrics = metrics
+        # Held for what one call leaves for the next, never while anything is computed.
+        self._lock = threading.Lock()
         self._num_kept_rows = 0
 
     def __repr__(self) -> str:
@@ -148,8 +151,9 @@ class Generator(Generic[T]):
                 f"stop ends free text (str), and {self._declaration.name} says itself where a text ends: leave stop out"
             )
         prompt_token_ids = self._runtime.encode(prompt, tools=self._declaration.tools)
-        # The compilation belongs to the first call; whoever calls again finds it done.
-        compile_cache, self._compile_cache = self._compile_cache, "hit"
+        with self._lock:
+            # The compilation belongs to the first call; whoever calls again finds it done.
+            compile_cache, self._compile_cache = self._compile_cache, "hit"
         request = Request(
             prompt_token_ids=prompt_token_ids,
             max_tokens=self._budget(settings.max_tokens, len(prompt_token_ids)),
@@ -196,12 +200,14 @@ class Generator(Generic[T]):
 
     def _keep_rows(self) -> None:
         """Write mask rows to the disk cache, each time that there are twice as many as were written last."""
-        num_rows = self._automaton.num_rows
-        if num_rows >= 2 * self._num_kept_rows and self._num_kept_rows != num_rows:
-            from structgen.grammar.compile import shared_cache
+        from structgen.grammar.compile import shared_cache
 
+        with self._lock:
+            num_rows = self._automaton.num_rows
+            if num_rows == self._num_kept_rows or num_rows < 2 * self._num_kept_rows:
+                return
             self._num_kept_rows = num_rows
-            shared_cache().store(self._declaration.grammar, self._automaton, self._compiled.limits)
+        shared_cache().store(self._declaration.grammar, self._automaton, self._compiled.limits)
 
     def _budget(self, max_tokens: int | None, num_prompt_tokens: int) -> int:
         """Return what the call may use: what was asked for, cut to what the context has left.

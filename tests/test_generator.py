@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import threading
+import uuid
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, Optional
 
@@ -155,6 +156,26 @@ def test_a_slow_type_holds_up_no_other(model: sg.Model, monkeypatch: pytest.Monk
     assert len(made) == 3
     assert len({id(generator) for generator in made}) == 1
     assert slow.calls.count(Q) == 1
+
+
+def test_a_compilation_belongs_to_one_call(model: sg.Model) -> None:
+    """However many threads call a new generator at once, one report tells of the compilation."""
+    never_compiled = sg.Regex(uuid.uuid4().hex + "[ab]{3}")
+    generator = model.generator(never_compiled)
+    told: list[str] = []
+    start = threading.Barrier(8)
+
+    def call(seed: int) -> None:
+        start.wait(20)
+        told.append(generator.run("x", seed=seed).report.compile_cache)
+
+    threads = [threading.Thread(target=call, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(told) == ["hit"] * 7 + ["miss"]
+    assert model.run(never_compiled, "x", seed=1).report.compile_cache == "hit"
 
 
 def test_a_failure_is_not_kept(model: sg.Model, monkeypatch: pytest.MonkeyPatch) -> None:
