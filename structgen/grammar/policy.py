@@ -17,7 +17,7 @@ import numpy as np
 from structgen.config import Policy
 from structgen.findings import Bounded
 from structgen.grammar.dfa import Dfa, intersection
-from structgen.grammar.ir import Choice, Expr, Grammar, Lexeme, Repeat, Sequence
+from structgen.grammar.ir import Choice, Expr, Grammar, Lexeme, Literal, Reference, Repeat, Sequence, children
 
 DIGITS = b"0123456789"
 WHITESPACE = b" \t\n\r"
@@ -36,10 +36,9 @@ def _bounded(expr: Expr, policy: Policy, rule: str, cuts: list[Bounded]) -> Expr
             return Sequence(tuple(_bounded(item, policy, rule, cuts) for item in items))
         case Choice(options=options):
             return Choice(tuple(_bounded(option, policy, rule, cuts) for option in options))
-        case Repeat(item=Lexeme() as item, maximum=None, separator=None) if (cut := _run_of(item, policy)) is not None:
-            run, maximum = cut
-            cuts.append(Bounded(rule, item.name, run, max(maximum, expr.minimum)))
-            return replace(expr, maximum=max(maximum, expr.minimum))
+        case Repeat(item=item, maximum=None, separator=None) if (run := _run_of(item, policy)) is not None:
+            asked = Bounded(rule, item.name if isinstance(item, Lexeme) else "", *run)
+            return _bounded_repeat(expr, _bounded(item, policy, rule, []), asked, cuts)
         case Repeat(item=item, separator=separator):
             between = None if separator is None else _bounded(separator, policy, rule, cuts)
             return replace(expr, item=_bounded(item, policy, rule, cuts), separator=between)
@@ -54,12 +53,67 @@ def _runs(policy: Policy) -> tuple[tuple[str, bytes, int], ...]:
     return ("digits", DIGITS, policy.max_digits), ("white space", WHITESPACE, policy.max_whitespace)
 
 
-def _run_of(item: Lexeme, policy: Policy) -> tuple[str, int] | None:
-    """Return (name, longest run) if all words of a lexeme consist of members of one run."""
-    used = {int(byte) for byte in np.flatnonzero((item.dfa.delta >= 0).any(axis=0))}
-    for run, members, maximum in _runs(policy):
-        if used and used <= set(members) and not item.free_text:
-            return run, max(maximum, 1)
+def _run_of(item: Expr, policy: Policy) -> tuple[str, int] | None:
+    """Return (name, longest run) if all words of an expression consist of members of one run."""
+    used = _bytes_of(item)
+    return next(((run, maximum) for run, members, maximum in _runs(policy) if used and used <= set(members)), None)
+
+
+def _bytes_of(expr: Expr) -> frozenset[int] | None:
+    """Return the bytes that the words of an expression are made of, None where that is not looked into."""
+    match expr:
+        case Literal(text=text):
+            return frozenset(text)
+        case Lexeme(free_text=False, dfa=dfa):
+            return _bytes_used(dfa)
+        case Sequence() | Choice() | Repeat():
+            parts = [_bytes_of(part) for part in children(expr)]
+            found = [part for part in parts if part is not None]
+            return frozenset().union(*found) if len(found) == len(parts) else None
+        case _:
+            return None
+
+
+def _bytes_used(dfa: Dfa) -> frozenset[int]:
+    return frozenset(np.flatnonzero((dfa.delta >= 0).any(axis=0)).tolist())
+
+
+def _bounded_repeat(expr: Repeat, item: Expr, asked: Bounded, cuts: list[Bounded]) -> Expr:
+    """Return a repeat of members of one run with only as many items as make no longer run; at least one, if any."""
+    longest = _longest_word(item)
+    if longest is None:
+        return expr  # its items are left endless, and a row of them reads like one
+    times = max(asked.maximum // max(longest, 1), expr.minimum, min(asked.maximum, 1))
+    cuts.append(replace(asked, maximum=max(asked.maximum, times * longest)))
+    return replace(expr, item=item, maximum=times) if times else Literal(b"")
+
+
+def _longest_word(expr: Expr) -> int | None:
+    """Return how many bytes the longest word of an expression without references has, None if there is none."""
+    match expr:
+        case Literal(text=text):
+            return len(text)
+        case Lexeme(max_length=maximum, dfa=dfa):
+            return _longest_of(dfa) if maximum is None else maximum
+        case Repeat(maximum=None) | Reference():
+            return None
+        case _:
+            lengths = [_longest_word(part) for part in children(expr)]
+            known = [length for length in lengths if length is not None]
+            if len(known) < len(lengths):
+                return None
+            times = (expr.maximum or 0) if isinstance(expr, Repeat) else 1
+            return times * (max(known, default=0) if isinstance(expr, Choice) else sum(known))
+
+
+def _longest_of(dfa: Dfa) -> int | None:
+    reached = np.arange(dfa.num_states) == 0
+    for length in range(dfa.num_states):
+        targets = dfa.delta[reached]
+        reached = np.zeros_like(reached)
+        reached[targets[targets >= 0]] = True
+        if not reached.any():
+            return length  # every state of a DFA leads to a word
     return None
 
 
@@ -74,11 +128,13 @@ def _bounded_lexeme(lexeme: Lexeme, policy: Policy, rule: str, cuts: list[Bounde
 
 @lru_cache(maxsize=1024)
 def _within(dfa: Dfa, members: bytes, maximum: int) -> Dfa | None:
-    """Return the words whose runs are short enough; None if no run is endless, or no word is left."""
-    if not _has_endless_run(dfa, members):
+    """Return the words whose runs are short enough; None if nothing is to be cut, or no word would be left."""
+    # A gap is no longer than the policy says, even where its rule has a bound of its own.
+    is_gap = members == WHITESPACE and dfa.accepts_empty and _bytes_used(dfa) <= set(members)
+    if not is_gap and not _has_endless_run(dfa, members):
         return None
     cut = intersection(dfa, _short_runs(members, maximum))
-    return None if cut.is_empty else cut
+    return None if cut.is_empty or cut == dfa else cut
 
 
 def _has_endless_run(dfa: Dfa, members: bytes) -> bool:

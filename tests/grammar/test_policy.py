@@ -39,6 +39,15 @@ def grammar_of(declared: object) -> Grammar:
         (Regex("[ ]{150}x"), [" " * 150 + "x"], []),
         (Lark('start: D+ "x"\nD: "0".."9"'), ["1234x"], ["12345x"]),
         (Lark('start: D~6 "x"\nD: "0".."9"'), ["123456x"], []),
+        (Lark('start: A+ "x"\nA: /[0-9]+/'), ["1x", "1234x"], ["12345x", "123456789x"]),
+        (Lark('start: A+ "x"\nA: /[0-9]{3}/'), ["123x"], ["123456x"]),
+        (Lark('start: A* "x"\nA: /[0-9]{6}/'), ["x", "123456x"], ["123456123456x"]),
+        (Lark('start: A+ "x"\nA: /[0-9]{6,}/'), ["123456x", "1234567890123x"], []),
+        (Lark('start: A~2..99 "x"\nA: /[0-9]{4}/'), ["1" * 8 + "x", "1" * 40 + "x"], []),
+        (Lark('start: ("0" | "12")+ "x"'), ["00x", "1212x"], ["12120x", "00000x"]),
+        (Lark('start: ("0" D~2)+ "x"\nD: /[0-9]/'), ["012x"], ["012012x"]),
+        (Lark('start: (D "a")+\nD: /[0-9]/'), ["1a" * 9], []),
+        (JsonSchema({"type": "array", "maxItems": 0}, whitespace="any"), ["[]", "[   ]"], ["[    ]", "[\n \n \n]"]),
         (Lark('start: "a" "b"\n%ignore /\\s+/'), ["ab", "a   b", "a\n\nb"], ["a    b", "a\n\n\n\nb"]),
     ],
 )
@@ -50,6 +59,29 @@ def test_what_is_cut(declared: object, kept: list[str], lost: list[str]) -> None
     assert all(accepts(exact, text.encode()) for text in [*kept, *lost])
     assert all(accepts(bounded, text.encode()) for text in kept)
     assert not any(accepts(bounded, text.encode()) for text in lost)
+
+
+def test_no_white_space_at_all() -> None:
+    """A bound of 0 leaves none where none is needed, and what is needed."""
+    none = Policy(max_whitespace=0)
+    gap, _ = apply_policy(grammar_of(JsonSchema({"type": "array", "maxItems": 0}, whitespace="any")), none)
+    repeat, _ = apply_policy(grammar_of(Lark('start: "a" WS* "b" WS+ "c"\nWS: " "')), none)
+
+    assert accepts(gap, b"[]")
+    assert not accepts(gap, b"[ ]")
+    assert accepts(repeat, b"ab c")
+    assert not accepts(repeat, b"a b c")
+    assert not accepts(repeat, b"ab  c")
+
+
+@pytest.mark.parametrize("item", ["[0-9]+", "[0-9]{2}", "[0-9]{1,3}", "[0-9]{6}"])
+def test_a_repeat_keeps_the_bound_that_is_told(item: str) -> None:
+    """No digits run on past the bound which the cut names, however many of them an item has."""
+    bounded, cuts = apply_policy(grammar_of(Lark(f"start: A+\nA: /{item}/")), POLICY)
+    (maximum,) = {cut.maximum for cut in cuts}
+
+    assert any(accepts(bounded, b"1" * length) for length in range(1, maximum + 1))
+    assert not any(accepts(bounded, b"1" * length) for length in range(maximum + 1, maximum + 20))
 
 
 @given(st.text("0123456789ab \n.-e", max_size=14))
