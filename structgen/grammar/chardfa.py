@@ -76,6 +76,14 @@ class CharDfa:
         return _canonical(starts, classes, full[:, first], final, start)
 
     @classmethod
+    def build_over_classes(
+        cls, boundaries: Sequence[int], interval_class: Sequence[int], table: IntArray, accepting: npt.ArrayLike
+    ) -> CharDfa:
+        """Do as `build`, for the class of each interval and a (num_states, num_classes) table; the start is 0."""
+        starts, classes = np.asarray(boundaries, dtype=np.int64), np.array(interval_class, dtype=np.int32)
+        return _canonical(starts, classes, table, np.asarray(accepting, dtype=np.bool_))
+
+    @classmethod
     def from_charset(cls, chars: CharSet) -> CharDfa:
         """Return the texts of one character of a set."""
         starts: list[int] = [0]

@@ -78,8 +78,14 @@ def test_a_template_without_end_is_refused() -> None:
         lower_lark('start: t{"x"}\nt{a}: a t{u{a}}\nu{a}: a')
 
 
-@pytest.mark.parametrize(("lexer", "message"), [("contextual", "not available yet"), ("dynamik", "not known")])
-def test_other_lexers_are_refused(lexer: str, message: str) -> None:
+def test_other_lexers_are_refused() -> None:
     """Refuse a lexer that is not there, instead of taking another in silence."""
-    with pytest.raises(OptionError, match=message):
-        lower_lark('start: "x"', lexer=lexer)
+    with pytest.raises(OptionError, match="not known"):
+        lower_lark('start: "x"', lexer="dynamik")
+
+
+@given(st.text(alphabet='st:ar"x/|()[]{}*~1.%importAB_\\\n #?!->é', max_size=30))
+def test_any_text_is_read_or_refused_for_the_contextual_lexer(text: str) -> None:
+    """Let no error of Lark or of ours out but the declared ones, whatever is written."""
+    with contextlib.suppress(DeclareError, LimitError):
+        lower_lark(f'start: "x"\n{text}', lexer="contextual")

@@ -24,12 +24,12 @@ from lark.grammar import NonTerminal, Terminal
 from lark.tree import Tree
 
 from structgen.errors import GrammarSyntaxError, LimitError, OptionError
-from structgen.grammar.ir import Choice, Expr, Grammar, Lexeme, Literal, Reference, Repeat, Sequence, walk
+from structgen.grammar.ir import Choice, Expr, Grammar, Lexeme, Reference, Repeat, Sequence, walk
+from structgen.grammar.lark_grammar.contextual import lower_contextual
+from structgen.grammar.lark_grammar.exprs import IGNORED, choice, sequence
 from structgen.grammar.lark_grammar.ignored import Ignored
 from structgen.grammar.lark_grammar.reader import Reading, read_grammar
-from structgen.grammar.lark_grammar.terminals import terminal_dfa, terminal_expr, words_expr
-
-_IGNORED = "ignored"  # no terminal of Lark is in lower case
+from structgen.grammar.lark_grammar.terminals import terminal_dfa, terminal_expr
 
 
 def lower_lark(text: str, start: str = "start", lexer: str = "dynamic") -> Grammar:
@@ -45,11 +45,11 @@ def lower_lark(text: str, start: str = "start", lexer: str = "dynamic") -> Gramm
         LimitError: a terminal, a template or the ignored terminals grow too large, or groups are nested too deeply.
         OptionError: the lexer is unknown or not available.
     """
-    if lexer == "contextual":
-        raise OptionError('lexer="contextual" is not available yet; use lexer="dynamic" (every split counts)')
-    if lexer != "dynamic":
-        raise OptionError(f'lexer={lexer!r} is not known; use lexer="dynamic"')
+    if lexer not in ("dynamic", "contextual"):
+        raise OptionError(f'lexer={lexer!r} is not known; use lexer="dynamic" or lexer="contextual"')
     try:
+        if lexer == "contextual":
+            return lower_contextual(text, start)
         return _Lowering(read_grammar(text, start)).grammar(start)
     except RecursionError as error:
         raise LimitError(
@@ -82,7 +82,7 @@ class _Lowering:
         if self._ignored is None:
             return Grammar(rules, start)
         # No rule of Lark begins with two underscores, so the name is free.
-        trailing = Lexeme(self._ignored.trailing, name=_IGNORED)
+        trailing = Lexeme(self._ignored.trailing, name=IGNORED)
         return Grammar({**rules, "__text": Sequence((Reference(start), trailing))}, "__text")
 
     def _lower(self, node: object) -> Expr:
@@ -94,9 +94,9 @@ class _Lowering:
             raise TypeError(f"Lark's loader left {node!r} in a rule")
         match node.data:
             case "expansions":
-                return _choice([self._lower(child) for child in node.children])
+                return choice([self._lower(child) for child in node.children])
             case "expansion":
-                return _sequence([self._lower(child) for child in node.children])
+                return sequence([self._lower(child) for child in node.children])
             case "alias":
                 return self._lower(node.children[0])
             case "maybe":
@@ -123,43 +123,8 @@ class _Lowering:
             if self._ignored is not None:
                 ways = self._ignored.before(dfa, name)
                 options = [
-                    Sequence((Lexeme(skipped, name=_IGNORED), terminal_expr(rest, name))) for skipped, rest in ways
+                    Sequence((Lexeme(skipped, name=IGNORED), terminal_expr(rest, name))) for skipped, rest in ways
                 ]
                 expr = options[0] if len(options) == 1 else Choice(tuple(options))
             self._terminals[name] = expr
         return self._terminals[name]
-
-
-def _sequence(items: list[Expr]) -> Expr:
-    """Join parts in order; neighbouring literals become one."""
-    flat: list[Expr] = []
-    for item in items:
-        for part in item.items if isinstance(item, Sequence) else (item,):
-            if flat and isinstance(part, Literal) and isinstance(flat[-1], Literal):
-                flat[-1] = Literal(flat[-1].text + part.text)
-            else:
-                flat.append(part)
-    if not flat:
-        return Literal(b"")
-    return flat[0] if len(flat) == 1 else Sequence(tuple(flat))
-
-
-def _choice(options: list[Expr]) -> Expr:
-    """Offer options; literals, alone or after the same skipped text, become one lexeme."""
-    words: dict[Expr | None, list[bytes]] = {}
-    flat: dict[Expr, None] = {}
-    for option in options:
-        for part in option.options if isinstance(option, Choice) else (option,):
-            match part:
-                case Literal(text=text):
-                    words.setdefault(None, []).append(text)
-                case Sequence(items=(Lexeme() as skipped, Literal(text=text))) if skipped.name == _IGNORED:
-                    words.setdefault(skipped, []).append(text)
-                case _:
-                    flat[part] = None
-    merged: list[Expr] = []
-    for before, texts in words.items():
-        expr = words_expr(texts)
-        merged.append(expr if before is None else Sequence((before, expr)))
-    merged += flat
-    return merged[0] if len(merged) == 1 else Choice(tuple(merged))

@@ -72,9 +72,20 @@ def build_program(node: syntax.Node) -> Program:
         LimitError: more instructions than MAX_INSTRUCTIONS.
     """
     program = Program()
-    _emit(program, node)
-    program.code.append(Done())
+    add_expression(program, node)
     return program
+
+
+def add_expression(program: Program, node: syntax.Node) -> tuple[int, int]:
+    """Append an expression to a program; return where it starts, and its Done.
+
+    Raises:
+        GrammarSyntaxError: a look-around reaches past its place from inside another one.
+        LimitError: more instructions than MAX_INSTRUCTIONS.
+    """
+    start = len(program.code)
+    _emit(program, node)
+    return start, _append(program, Done())
 
 
 def _emit(program: Program, node: syntax.Node) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +51,44 @@ class Reading:
 
 def read_grammar(text: str, start: str) -> Reading:
     """Read and check a grammar; raise GrammarSyntaxError wherever Lark refuses it."""
+    with errors_of_ours(text):
+        loaded, reading, size = _load(text, start)
+        if size <= MAX_ALTERNATIVES:
+            Lark(loaded, parser="earley", lexer="dynamic_complete", start=start)
+    return reading
+
+
+def build_lalr(text: str, start: str) -> Lark:
+    """Build Lark's LALR parser with its contextual lexer; raise GrammarSyntaxError wherever Lark refuses the grammar.
+
+    Raises:
+        LimitError: Lark would write out too many optional parts.
+    """
+    with errors_of_ours(text):
+        loaded, _, size = _load(text, start)
+        if size > MAX_ALTERNATIVES:
+            raise LimitError(
+                "Lark's LALR parser writes out every choice of optional parts; name parts as rules, "
+                "or use lexer='dynamic'",
+                "alternatives",
+                size,
+            )
+        return Lark(loaded, parser="lalr", lexer="contextual", start=start)
+
+
+@contextmanager
+def errors_of_ours(text: str) -> Iterator[None]:
+    """Turn whatever Lark raises into an error of ours."""
+    try:
+        yield
+    except (GrammarSyntaxError, LimitError, RecursionError):
+        raise
+    except Exception as error:  # the loader also lets AssertionError, ValueError, KeyError, OSError and re.error out
+        raise _syntax_error(error, text) from error
+
+
+def _load(text: str, start: str) -> tuple[LoadedGrammar, Reading, int]:
+    """Load a grammar; return it as Lark has it and as read here, and how many alternatives Lark would write out."""
     surrogate = _SURROGATE.search(text)
     if surrogate is not None:
         raise GrammarSyntaxError(
@@ -57,22 +96,15 @@ def read_grammar(text: str, start: str) -> Reading:
             *_line_column(text, surrogate.start()),
         )
     _refuse_declare(text)
-    try:
-        loaded, _ = _loader.load_grammar(text, "<string>", [], global_keep_all_tokens=False)
-        _refuse_imported_declare(loaded)
-        reading = _expand(loaded, text)
-        if sum(map(_count_alternatives, reading.rules.values())) <= MAX_ALTERNATIVES and start in reading.rules:
-            Lark(loaded, parser="earley", lexer="dynamic_complete", start=start)
-    except (GrammarSyntaxError, LimitError, RecursionError):
-        raise
-    except Exception as error:  # the loader also lets AssertionError, ValueError, KeyError, OSError and re.error out
-        raise _syntax_error(error, text) from error
+    loaded, _ = _loader.load_grammar(text, "<string>", [], global_keep_all_tokens=False)
+    _refuse_imported_declare(loaded)
+    reading = _expand(loaded, text)
     if start not in reading.rules:
         raise GrammarSyntaxError(
             f"the start rule {start!r} is not defined; define it, or name another with start="
             + (f" (the rules are {', '.join(sorted(reading.rules)[:5])})" if reading.rules else "")
         )
-    return reading
+    return loaded, reading, sum(map(_count_alternatives, reading.rules.values()))
 
 
 def locate(name: str, text: str) -> tuple[int, int] | tuple[None, None]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 import numpy as np
@@ -33,19 +34,22 @@ def terminal_dfa(name: str, reading: Reading) -> Dfa:
         try:
             return literal(pattern.value.encode())
         except UnicodeEncodeError as error:
-            raise _refusal(name, reading, "a lone surrogate is no text; remove it") from error
-    try:
+            raise _refusal(name, pattern, reading.text, "a lone surrogate is no text; remove it") from error
+    with _blamed(name, pattern, reading.text):
         dfa = _pattern_dfa(pattern.to_regexp())
-    except GrammarSyntaxError as error:
-        raise _refusal(name, reading, _POSITION.sub(r", at column \1 of it", str(error))) from error
-    except LimitError as error:
-        message = str(error).rsplit(" (limit ", 1)[0]
-        raise LimitError(f"terminal {_shown(name, pattern)}: {message}", error.limit, error.size) from error
     if dfa.is_empty:
-        raise _refusal(name, reading, "no text matches it by itself; a look-around at its edge has nothing to look at")
+        reason = "no text matches it by itself; a look-around at its edge has nothing to look at"
+        raise _refusal(name, pattern, reading.text, reason)
     if dfa.accepts_empty:
-        raise _refusal(name, reading, "it matches the empty text, which Lark's dynamic lexer refuses; use '+' for '*'")
+        reason = "it matches the empty text, which Lark's dynamic lexer refuses; use '+' for '*'"
+        raise _refusal(name, pattern, reading.text, reason)
     return dfa
+
+
+def pattern_node(name: str, pattern: Pattern, text: str) -> regex.Node:
+    """Return the syntax tree of a terminal's pattern; a refusal names the terminal and where it stands in the text."""
+    with _blamed(name, pattern, text):
+        return regex.parse(pattern.to_regexp(), dialect="python")
 
 
 def terminal_expr(dfa: Dfa, name: str) -> Literal | Lexeme:
@@ -88,13 +92,25 @@ def _is_free_text(dfa: Dfa) -> bool:
     return bool((dfa.delta[:, _PROSE] == np.arange(dfa.num_states)[:, None]).all(axis=1).any())
 
 
-def _shown(name: str, pattern: Pattern) -> str:
+def shown(name: str, pattern: Pattern) -> str:
+    """Return what messages call a terminal: its name, or its pattern if Lark named it."""
     return str(pattern.raw or pattern.value) if name.startswith("__") else name
 
 
-def _refusal(name: str, reading: Reading, reason: str) -> GrammarSyntaxError:
-    pattern = reading.terminals[name]
-    line, column = locate(str(pattern.raw), reading.text) if pattern.raw else (None, None)
+@contextmanager
+def _blamed(name: str, pattern: Pattern, text: str) -> Iterator[None]:
+    """Let errors name the terminal."""
+    try:
+        yield
+    except GrammarSyntaxError as error:
+        raise _refusal(name, pattern, text, _POSITION.sub(r", at column \1 of it", str(error))) from error
+    except LimitError as error:
+        message = str(error).rsplit(" (limit ", 1)[0]
+        raise LimitError(f"terminal {shown(name, pattern)}: {message}", error.limit, error.size) from error
+
+
+def _refusal(name: str, pattern: Pattern, text: str, reason: str) -> GrammarSyntaxError:
+    line, column = locate(str(pattern.raw), text) if pattern.raw else (None, None)
     if line is None:
-        line, column = locate(name, reading.text)
-    return GrammarSyntaxError(f"terminal {_shown(name, pattern)}: {reason}", line, column)
+        line, column = locate(name, text)
+    return GrammarSyntaxError(f"terminal {shown(name, pattern)}: {reason}", line, column)
