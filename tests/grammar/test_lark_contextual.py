@@ -124,7 +124,7 @@ CASES = {
     "Python": (
         PYTHON,
         ["x = f[1:0xFF].y ** 2\n", "pass\nx = a is not b # c\n", "x = 1.5 if a else ...\n"],
-        ["x = 1.y\n", "x = is\n", "pass", "x = notb or not\n"],
+        ["x = 1.y\n", "x = a b\n", "pass", "x = notb or not\n"],
     ),
     "strings": (
         'start: (STRING | RAW | "+")+\nSTRING: /"(\\\\.|[^"\\\\])*"/\nRAW: /r".*?"/s\n%ignore " "',
