@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         UnsupportedTypeError,
         VocabularyError,
     )
-    from structgen.findings import Explanation, Finding
+    from structgen.findings import Bounded, Explanation, Finding
     from structgen.generator import Generator
     from structgen.grammar.cache import CompileCache
     from structgen.grammar.parser_state import ParserState
@@ -41,11 +41,13 @@ if TYPE_CHECKING:
     from structgen.metrics import RouteMetrics
     from structgen.partial import Partial
     from structgen.report import ReplayRecord, Report, Result
+    from structgen.tool_lint import Objection
     from structgen.tools import Tool, ToolCall, ToolSet, tool
     from structgen.vocabulary import Vocabulary
 
 __all__ = [
     "BatchError",
+    "Bounded",
     "BudgetError",
     "Choice",
     "CompileCache",
@@ -63,6 +65,7 @@ __all__ = [
     "Limits",
     "Model",
     "NoLegalTokenError",
+    "Objection",
     "OptionError",
     "OutputError",
     "ParserState",
@@ -102,7 +105,7 @@ _HOMES = {
     "declarations": ("Choice", "JsonSchema", "Lark", "Regex"),
     "decode.prompt": ("Raw",),
     "decode.speculation_model": ("speedup",),
-    "findings": ("Explanation", "Finding"),
+    "findings": ("Bounded", "Explanation", "Finding"),
     "generator": ("Generator",),
     "grammar.cache": ("CompileCache",),
     "grammar.parser_state": ("ParserState",),
@@ -110,6 +113,7 @@ _HOMES = {
     "metrics": ("RouteMetrics",),
     "partial": ("Partial",),
     "report": ("ReplayRecord", "Report", "Result"),
+    "tool_lint": ("Objection",),
     "tools": ("Tool", "ToolCall", "ToolSet", "tool"),
     "vocabulary": ("Vocabulary",),
 }

@@ -19,6 +19,7 @@ from structgen.grammar.json_schema.findings import explain_schema
 from structgen.grammar.normalise import Deadline, normalise
 from structgen.grammar.policy import apply_policy
 from structgen.output_type import Declaration, lower, name_of
+from structgen.tools import ToolSet
 
 _OWN = "x-structgen-"
 
@@ -77,7 +78,10 @@ def _told(output_type: object, schema: SchemaSource, property_order: PropertyOrd
 
 
 def _notes(output_type: object, declaration: Declaration[Any]) -> list[str]:
-    """Return what there is to know of a declaration without keywords."""
+    """Return what there is to know of a declaration that its keywords do not say."""
+    if isinstance(output_type, ToolSet):
+        calls = "one call" if output_type.min_calls else "free text, then at most one call"
+        return [f"{calls} of: {', '.join(tool.name for tool in output_type.tools)}"]
     if declaration.schema is not None:
         return []
     if output_type is str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -25,7 +26,8 @@ class RouteMetrics:
         verify_s: seconds in the passes after them.
         mask_s: seconds for masks and moving the state.
         sample_s: seconds for drawing.
-        legal_mass_lost: -log(legal mass), in nats, summed.
+        legal_mass_lost: -log(legal mass), in nats, summed over the calls that could measure it.
+        num_unmeasured: calls whose legal_mass_lost was not a number.
     """
 
     num_requests: int = 0
@@ -40,6 +42,7 @@ class RouteMetrics:
     mask_s: float = 0.0
     sample_s: float = 0.0
     legal_mass_lost: float = 0.0
+    num_unmeasured: int = 0
 
     @property
     def tokens_per_target_pass(self) -> float:
@@ -47,7 +50,8 @@ class RouteMetrics:
         return self.num_tokens / self.num_target_passes if self.num_target_passes else 0.0
 
 
-_SUMMED = tuple(field.name for field in fields(RouteMetrics) if field.name not in ("num_requests", "num_truncated"))
+_COUNTED = ("num_requests", "num_truncated", "num_unmeasured", "legal_mass_lost")
+_SUMMED = tuple(field.name for field in fields(RouteMetrics) if field.name not in _COUNTED)
 
 
 class Metrics:
@@ -63,10 +67,14 @@ class Metrics:
         with self._lock:
             known = self._routes.get(route, RouteMetrics())
             sums = {name: getattr(known, name) + getattr(report, name) for name in _SUMMED}
+            # One nan would be all that is left of a sum.
+            is_measured = not math.isnan(report.legal_mass_lost)
             self._routes[route] = replace(
                 known,
                 num_requests=known.num_requests + 1,
                 num_truncated=known.num_truncated + report.truncated,
+                num_unmeasured=known.num_unmeasured + (not is_measured),
+                legal_mass_lost=known.legal_mass_lost + (report.legal_mass_lost if is_measured else 0.0),
                 **sums,
             )
 

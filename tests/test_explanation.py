@@ -155,3 +155,13 @@ def test_the_table_is_aligned_and_the_repr_is_short() -> None:
     assert all(row[start - 1] == " " and row[start] != " " for row in rows)
     assert repr(explanation).startswith("Explanation('Order', 'sound")
     assert "\n" not in repr(explanation)
+
+
+def test_a_tool_set_says_what_may_be_written() -> None:
+    """Whether free text may come first, and which tools there are."""
+
+    def look(city: bool) -> None:
+        """Look."""
+
+    assert sg.check(sg.ToolSet([look])).notes[0] == "free text, then at most one call of: look"
+    assert sg.check(sg.ToolSet([look], min_calls=1)).notes[0] == "one call of: look"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import itertools
 import json
+import math
 import string
 import threading
 from typing import Any, Literal
@@ -16,6 +18,7 @@ from pydantic import BaseModel, Field
 
 import structgen as sg
 from structgen.decode.stop_strings import StopStrings
+from structgen.metrics import Metrics
 from structgen.partial import json_so_far
 from tiny_tokenizer import byte_tokenizer, tiny_llama
 
@@ -270,6 +273,15 @@ def test_metrics_sum_by_route() -> None:
     assert pets.mask_s == pytest.approx(sum(report.mask_s for report in reports))
     assert pets.tokens_per_target_pass == pets.num_tokens / pets.num_target_passes
     assert len(model.metrics) == 2
+
+
+def test_what_cannot_be_measured_does_not_spoil_a_sum() -> None:
+    """One call whose legal mass is not a number is counted, and the sum stays that of the others."""
+    report = sg.Model(tiny_llama(), byte_tokenizer()).run(Pet, "x", seed=1).report
+    metrics = Metrics()
+    for lost in (0.5, math.nan, 0.25):
+        metrics.add("pets", dataclasses.replace(report, legal_mass_lost=lost))
+    assert (metrics.snapshot()["pets"].legal_mass_lost, metrics.snapshot()["pets"].num_unmeasured) == (0.75, 1)
 
 
 def test_one_model_in_eight_threads() -> None:
