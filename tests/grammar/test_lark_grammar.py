@@ -157,6 +157,14 @@ SMALL = {
     "inline, alias, keep": '?start: _a "x" -> one | _a b -> two\n!_a: "y"*\n!b: "z"?',
     "a template with an operator": 'start: t{"x"} t{b}\nt{i}: i* "z" | i~2\nb: "y"',
     "extend and override": 'start: a\na: "x"\n%override a: "y"\n%extend a: "z" a\n',
+    "flags": "start: A B?\nA: /x . # dot and comment\n y?/xs | /X/i\nB: /(?i:y)(?-i:z)/",
+    "flags of parts joined": 'start: T+\nT: A /y/ "Z"i\nA: /x/i',
+    "imported names and their parts": "start: N W?\n%import common (LCASE_LETTER)\n%import common.LETTER -> N\n"
+    "W: LCASE_LETTER~2",
+    "an imported rule": "start: value\n%import lark.value\n%override value: X | value X\nX: /[xyz]/",
+    "a template in a template": 'start: p{q{"x"}, "y"}\np{a, b}: a b | b p{b, a} "z"\nq{c}: c~1..2',
+    "a template of a terminal": 'start: twice{T} | twice{"z"}\n!twice{a}.2: a a -> two\nT: U~0..1 "y"\nU: "x"+',
+    "ranges of repeats": 'start: A~2 B~0..1 ("z" A)~1..2\nA: "x"~1..2 | "y"\nB: ("x" "z")~2',
     "imported and extended": 'start: X\n%import common.DIGIT -> X\n%extend X: "y"\n%override X: "z" | "x"',
 }
 
@@ -165,6 +173,11 @@ SMALL = {
 def test_all_short_texts(name: str) -> None:
     """Give Lark's verdict on every text of up to six characters of a small alphabet."""
     assert_same(SMALL[name], texts("xyz", 6))
+
+
+def test_flags_of_lines() -> None:
+    """Read the flags s and m, by letter and inline, as Lark does: a dot over a line's end, an anchor inside."""
+    assert_same("start: /x.^y/ms | /y(?s:.)(?-s:.)/ | /x$\\n^x/m", texts("xy\n", 4))
 
 
 IGNORED = {
