@@ -97,7 +97,7 @@ CASES = (
         "unevaluatedItems",
         "use items: false",
     ),
-    Case('sg.check(schema({"type": "string", "maxLenght": 3}))', "UnsupportedSchemaError", "maxLenght", "remove it"),
+    Case('sg.check(schema({"type": "string", "maxLenght": 3}))', "UnsupportedSchemaError", "maxLength", "correct it"),
     Case('sg.check(schema({"items": {"format": "idn-email"}}))', "UnsupportedSchemaError", "#/items", "use pattern"),
     Case('sg.check(schema({"minLength": 1e999}))', "UnsupportedSchemaError", "minLength", "non-negative integer"),
     Case(

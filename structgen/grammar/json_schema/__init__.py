@@ -12,7 +12,6 @@ from structgen.errors import UnsatisfiableError, UnsupportedSchemaError
 from structgen.grammar import ir
 from structgen.grammar.json_schema.blame import nothing_fits
 from structgen.grammar.json_schema.document import (
-    Document,
     JsonValue,
     SchemaSource,
     nested_too_deeply,
@@ -22,6 +21,7 @@ from structgen.grammar.json_schema.document import (
 from structgen.grammar.json_schema.emit import Emitter, PropertyOrder
 from structgen.grammar.json_schema.layout import Style
 from structgen.grammar.json_schema.prune import prune
+from structgen.grammar.json_schema.resources import Document
 from structgen.grammar.json_schema.solver import SelfReferenceError, Solver
 
 __all__ = ["JsonValue", "PropertyOrder", "SchemaSource", "Style", "lower_schema", "schema_text"]

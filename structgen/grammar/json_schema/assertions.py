@@ -15,7 +15,7 @@ from structgen.grammar import regex, regex_grammar
 from structgen.grammar.chardfa import CharDfa
 from structgen.grammar.json_schema import formats, strings
 from structgen.grammar.json_schema.arrays import ArrayShape
-from structgen.grammar.json_schema.document import JsonValue, Reader, child
+from structgen.grammar.json_schema.document import JsonValue, Reader
 from structgen.grammar.json_schema.numbers import Bound, Digits, NumberShape, point
 from structgen.grammar.json_schema.objects import ObjectShape, Region
 from structgen.grammar.json_schema.shapes import ANY, Values, beside, exact_fraction, of_types
@@ -171,11 +171,11 @@ def read_arrays(reader: Reader, context: Context) -> Values | None:
     if not any(keyword in reader for keyword in keywords):
         return None
     if isinstance(reader.schema.get("items"), list):
-        raise reader.refuse("items", "is the array form of old drafts; write prefixItems, and items for the rest")
+        raise reader.refuse("items", "is the array form of old drafts beside prefixItems; write items for the rest")
     positions = range(len(reader.items("prefixItems")))
     shape = ArrayShape(
-        prefix=tuple(context.terms(child(reader.pointer, "prefixItems", i)) for i in positions),
-        rest=context.terms(child(reader.pointer, "items")) if "items" in reader else ANYTHING,
+        prefix=tuple(context.terms(reader.place("prefixItems", i)) for i in positions),
+        rest=context.terms(reader.place("items")) if "items" in reader else ANYTHING,
         low=reader.count("minItems") or 0,
         high=reader.count("maxItems"),
         contains=_contains(reader, context),
@@ -191,7 +191,7 @@ def _contains(reader: Reader, context: Context) -> tuple[Terms, int] | None:
     count = reader.count("minContains", 1)
     if "contains" not in reader or not count:
         return None
-    return context.terms(child(reader.pointer, "contains")), count
+    return context.terms(reader.place("contains")), count
 
 
 def _flag(reader: Reader, keyword: str) -> bool:
@@ -206,12 +206,14 @@ def read_objects(reader: Reader, context: Context) -> Values | None:
     keywords = ("properties", "required", "additionalProperties", "patternProperties", "propertyNames")
     if not any(keyword in reader for keyword in (*keywords, "minProperties", "maxProperties")):
         return None
-    place = child(reader.pointer, "patternProperties")
     patterns = [
-        (pattern_language(reader, "patternProperties", pattern), context.terms(child(place, pattern)))
+        (
+            pattern_language(reader, "patternProperties", pattern),
+            context.terms(reader.place("patternProperties", pattern)),
+        )
         for pattern in reader.mapping("patternProperties")
     ]
-    declared = {name: context.terms(child(reader.pointer, "properties", name)) for name in reader.mapping("properties")}
+    declared = {name: context.terms(reader.place("properties", name)) for name in reader.mapping("properties")}
     for name in declared:
         for keys, value in patterns:
             if keys.possible.matches(name):
@@ -231,7 +233,7 @@ def read_objects(reader: Reader, context: Context) -> Values | None:
 
 def _additional(reader: Reader, context: Context) -> Terms:
     if "additionalProperties" in reader:
-        return context.terms(child(reader.pointer, "additionalProperties"))
+        return context.terms(reader.place("additionalProperties"))
     return NOTHING if context.closed and "properties" in reader else ANYTHING
 
 
@@ -256,7 +258,7 @@ def _regions(patterns: list[tuple[Pattern, Terms]], additional: Terms) -> tuple[
 
 def _named(reader: Reader, context: Context) -> ObjectShape:
     """Return the objects whose keys the schema of propertyNames admits."""
-    found = context.values(context.terms(child(reader.pointer, "propertyNames"))).strings
+    found = context.values(context.terms(reader.place("propertyNames"))).strings
     if all(shape.words is not None and shape.exact for shape in found):
         words = sorted({word for shape in found for word in shape.words or ()})
         listed = tuple((word, ANYTHING) for word in words)

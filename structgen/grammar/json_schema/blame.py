@@ -8,7 +8,7 @@ from typing import NamedTuple
 from structgen.errors import UnsatisfiableError, shown
 from structgen.grammar.json_schema.arrays import ArrayShape
 from structgen.grammar.json_schema.document import JsonValue, child
-from structgen.grammar.json_schema.keywords import KEYWORDS
+from structgen.grammar.json_schema.keywords import ADDRESSES, KEYWORDS
 from structgen.grammar.json_schema.objects import ObjectShape
 from structgen.grammar.json_schema.solver import Solver
 from structgen.grammar.json_schema.terms import NOTHING, Term, Terms
@@ -93,13 +93,12 @@ class _Search:
 
     def _in_branches(self, pointer: str) -> Blame | None:
         """Return what is to blame in a subschema that this one applies in place: one of allOf, each of anyOf."""
-        schema = self._solver.document.schema(pointer)
-        if isinstance(schema, bool) or self._num_steps > _MAX_STEPS:
+        schema = self._solver.document.keywords(pointer)
+        if self._num_steps > _MAX_STEPS:
             return None
         if schema.get("enum") == []:
             return Blame(pointer, "its enum lists no values; list at least one")
-        targets = [self._solver.document.resolve(pointer, schema["$ref"])] if "$ref" in schema else []
-        for target in [*targets, *_branches(schema, pointer, "allOf")]:
+        for target in [*self._solver.document.targets(pointer), *_branches(schema, pointer, "allOf")]:
             if found := self._empty(target):
                 return found
         for keyword in ("anyOf", "oneOf"):
@@ -153,8 +152,7 @@ def _words(solver: Solver, term: Term) -> str:
     if term.value:
         words = f"the value {shown(term.value)}"
     else:
-        schema = solver.document.value(term.pointer)
-        names = list(schema) if isinstance(schema, dict) else []
+        names = solver.document.keywords(term.pointer)
         known = [name for name in names if name in KEYWORDS and KEYWORDS[name].status in ("exact", "partly")]
-        words = ", ".join([name for name in known if name not in ("$defs", "definitions")][:_MAX_NAMED])
+        words = ", ".join([name for name in known if name not in ADDRESSES][:_MAX_NAMED])
     return f"not ({words})" if term.negated else words

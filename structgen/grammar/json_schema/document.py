@@ -1,20 +1,20 @@
-"""A JSON Schema document: JSON pointers, `$ref` targets, and typed reading of keyword values.
+"""A JSON Schema as data: reading it, JSON pointers into it, and typed reading of keyword values.
 
-Left out: remote documents, `$dynamicRef`, and references to a `$anchor` or through a nested `$id`; these
-are refused by name.
+Left out: what a draft (`dialects`) or an identifier (`resources`) means.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import re
 import sys
 from collections import Counter
 from collections.abc import Mapping
+from types import MappingProxyType
 from urllib.parse import quote, unquote
 
 from structgen.errors import GrammarSyntaxError, LimitError, OptionError, UnsupportedSchemaError, shown
+from structgen.grammar.json_schema.keywords import HOLDS
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
 Schema = bool | dict[str, JsonValue]
@@ -23,14 +23,6 @@ SchemaSource = Mapping[str, JsonValue] | bool | str
 
 MAX_INTEGER_DIGITS = 1_000
 """Most digits of an integer in a schema; Python itself reads no integer of over 4,300."""
-
-_INDEX = re.compile("0|[1-9][0-9]{0,8}")
-_DIALECTS = (
-    "json-schema.org/draft/2020-12/schema",
-    "json-schema.org/draft/2019-09/schema",
-    "json-schema.org/draft-07/schema",
-    "json-schema.org/draft-06/schema",
-)
 
 
 def schema_text(source: SchemaSource) -> str:
@@ -128,86 +120,6 @@ def _refuse_surrogates(root: JsonValue) -> None:
             waiting += [(item, inside, key) for key, item in value.items() if _is_text(key)]
 
 
-class Document:
-    """One schema document, addressed by JSON pointers in URI fragment form (``#/properties/a``)."""
-
-    def __init__(self, root: Schema) -> None:
-        """Check the dialect."""
-        self.root = root
-        self._known: dict[str, JsonValue] = {}
-        self.identifier = ""
-        self.is_old = False
-        if isinstance(root, dict):
-            dialect = root.get("$schema", "https://" + _DIALECTS[0])
-            if str(dialect).rstrip("#").split("://")[-1] not in _DIALECTS:
-                raise UnsupportedSchemaError("#", "$schema", f"names a dialect that is not read here: {dialect!r}")
-            self.is_old = "draft-0" in str(dialect)
-            self.identifier = str(root.get("$id", ""))
-
-    def schema(self, pointer: str) -> Schema:
-        """Return the subschema at a pointer."""
-        found = self.value(pointer)
-        if not isinstance(found, bool | dict):
-            parent, _, keyword = pointer.rpartition("/")
-            raise UnsupportedSchemaError(parent or "#", unescape(keyword), "must hold a schema: an object or a boolean")
-        return found
-
-    def value(self, pointer: str) -> JsonValue:
-        """Return whatever stands at a pointer.
-
-        Raises:
-            UnsupportedSchemaError: there is nothing.
-        """
-        # Subschemas are asked for from the outside in, so nearly always the parent is known.
-        parent = pointer.rpartition("/")[0]
-        parts = pointer[len(parent) :].split("/")[1:] if parent in self._known else pointer.split("/")[1:]
-        at = self._known.get(parent, self.root)
-        for part in parts:
-            key = unescape(part)
-            if isinstance(at, dict) and key in at:
-                at = at[key]
-            elif isinstance(at, list) and _INDEX.fullmatch(key) and int(key) < len(at):
-                at = at[int(key)]
-            else:
-                raise UnsupportedSchemaError(pointer, "$ref", "points to nothing in this document")
-        self._known[pointer] = at
-        return at
-
-    def resolve(self, pointer: str, reference: JsonValue) -> str:
-        """Return the pointer that a `$ref` at a pointer means."""
-        if not isinstance(reference, str):
-            raise UnsupportedSchemaError(pointer, "$ref", "must be a string")
-        base, _, fragment = reference.partition("#")
-        if base and base != self.identifier.rstrip("#"):
-            raise UnsupportedSchemaError(
-                pointer, "$ref", f"points out of the document ({reference!r}); move the target into $defs"
-            )
-        if fragment and not fragment.startswith("/"):
-            raise UnsupportedSchemaError(
-                pointer, "$ref", f"names an anchor ({reference!r}); write a JSON pointer such as '#/$defs/name'"
-            )
-        target = "#" + "".join("/" + escape(unescape(part)) for part in fragment.split("/")[1:])
-        try:
-            self.value(target)
-        except UnsupportedSchemaError:
-            raise UnsupportedSchemaError(
-                pointer, "$ref", f"points to nothing in this document ({reference!r})"
-            ) from None
-        self._refuse_nested_identifiers(pointer, target)
-        return target
-
-    def _refuse_nested_identifiers(self, *pointers: str) -> None:
-        """A nested `$id` changes what references inside it mean."""
-        for pointer in pointers:
-            parts = pointer.split("/")
-            for length in range(2, len(parts) + 1):
-                at = self.value("/".join(parts[:length]))
-                if isinstance(at, dict) and isinstance(at.get("$id"), str) and parts[length - 2] != "properties":
-                    raise UnsupportedSchemaError(
-                        "/".join(parts[:length]), "$id", "below the root changes what $ref means; remove it"
-                    )
-
-
 def escape(key: str) -> str:
     """Return a key as one part of a JSON pointer in URI fragment form."""
     return quote(key.replace("~", "~0").replace("/", "~1"), safe="~!$&'()*+,;=:@-._")
@@ -223,13 +135,46 @@ def child(pointer: str, *keys: str | int) -> str:
     return pointer + "".join("/" + escape(str(key)) for key in keys)
 
 
+def held(pointer: str, name: str, value: JsonValue) -> list[tuple[str, JsonValue]]:
+    """Return what stands where a keyword holds subschemas, with the pointers; not all of it need be a schema.
+
+    Args:
+        pointer: of the subschema that the keyword is in.
+        name: the keyword.
+        value: its value.
+    """
+    at = child(pointer, name)
+    match HOLDS.get(name), value:
+        case ("list" | "schema", list()):
+            return [(child(at, index), item) for index, item in enumerate(value)]
+        case ("map", dict()):
+            return [(child(at, key), item) for key, item in value.items()]
+        case ("schema", dict()):
+            return [(at, value)]
+        case _:
+            return []
+
+
 class Reader:
     """Typed access to the keywords of one subschema; a value of the wrong kind is an error with the pointer."""
 
-    def __init__(self, schema: Mapping[str, JsonValue], pointer: str) -> None:
-        """Keep where the subschema stands, for messages."""
+    def __init__(
+        self, schema: Mapping[str, JsonValue], pointer: str, places: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Keep where the subschema stands.
+
+        Args:
+            schema: its keywords, as one of 2020-12.
+            pointer: of the subschema.
+            places: the keywords that the document spells otherwise, and how.
+        """
         self.schema = schema
         self.pointer = pointer
+        self._places = places
+
+    def place(self, keyword: str, *keys: str | int) -> str:
+        """Return the pointer of what a keyword holds, or of something inside it."""
+        return child(self.pointer, self._places.get(keyword, keyword), *keys)
 
     def __contains__(self, keyword: str) -> bool:
         """Tell whether the keyword is there."""
@@ -237,7 +182,7 @@ class Reader:
 
     def refuse(self, keyword: str, reason: str) -> UnsupportedSchemaError:
         """Return the error that refuses a keyword here."""
-        return UnsupportedSchemaError(self.pointer, keyword, reason)
+        return UnsupportedSchemaError(self.pointer, self._places.get(keyword, keyword), reason)
 
     def count(self, keyword: str, default: int | None = None) -> int | None:
         """Return a non-negative integer."""

@@ -14,19 +14,21 @@ from structgen.findings import Explanation, Finding, FindingStatus
 from structgen.grammar import ir
 from structgen.grammar.json_schema import lower_schema
 from structgen.grammar.json_schema.blame import nothing_fits
+from structgen.grammar.json_schema.dialects import Dialect, status_of
 from structgen.grammar.json_schema.document import (
-    Document,
     JsonValue,
     Schema,
     SchemaSource,
     child,
+    held,
     nested_too_deeply,
     parse_schema,
 )
 from structgen.grammar.json_schema.emit import PropertyOrder
 from structgen.grammar.json_schema.formats import FORMATS, PYTHON_FORMATS
-from structgen.grammar.json_schema.keywords import HOLDS, own_words, status_of
+from structgen.grammar.json_schema.keywords import ADDRESSES, own_words
 from structgen.grammar.json_schema.prune import prune
+from structgen.grammar.json_schema.resources import REFERENCES, Document
 from structgen.grammar.json_schema.terms import NOTHING, InexactError, Term
 from structgen.grammar.json_schema.watch import Place, Trouble, WatchedEmitter, WatchedSolver
 
@@ -34,7 +36,7 @@ MAX_ROUNDS = 64
 """How often the lowering is run again without what it refused before."""
 MAX_CONTRADICTIONS = 32
 """Places without a value that are looked into for the keywords that contradict each other."""
-_IN_PLACE = ("$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas")
+_IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
 _NEGATING = ("not", "if", "oneOf")
 # What ECMA-262 takes and Python does not, or the other way round, is left out: white space, what is no digit or word
 # character, edges of words. Both agree on a class that holds everything.
@@ -170,15 +172,15 @@ class _Survey:
             seen.add(pointer)
             yield pointer
             schema = self._schema(pointer)
-            for name in _IN_PLACE:
-                if name == "$ref" and name in schema:
-                    waiting += self._target(pointer, schema[name])
+            for name in (*REFERENCES, *_IN_PLACE):
+                if name in REFERENCES and name in schema:
+                    waiting += self._target(pointer, name, schema[name])
                 elif name in schema:
-                    waiting += [at for at, _ in _held(pointer, name, schema[name])]
+                    waiting += [at for at, _ in held(pointer, name, schema[name])]
 
-    def _target(self, pointer: str, reference: JsonValue) -> list[str]:
+    def _target(self, pointer: str, keyword: str, reference: JsonValue) -> list[str]:
         try:
-            return [self._document.resolve(pointer, reference)]
+            return [self._document.resolve(pointer, keyword, reference)]
         except UnsupportedSchemaError:
             return []
 
@@ -218,7 +220,7 @@ class _Survey:
 
     def _contradiction(self, pointer: str, status: FindingStatus, words: str, otherwise: str) -> None:
         """Name the fewest keywords of a subschema that leave no value; the subschema itself if they are not seen."""
-        names = [name for name in self._schema(pointer) if status_of(name) == "exact"]
+        names = [name for name in self._schema(pointer) if self._asserts(pointer, name)]
         kept = list(names)
         if not self._leaves_nothing(pointer, names, kept):
             self._verdicts[pointer, ""] = status, otherwise
@@ -230,6 +232,17 @@ class _Survey:
         for name in kept:
             others = " and ".join(repr(other) for other in kept if other != name)
             self._verdicts[pointer, name] = status, words + (f": contradicts {others}" if others else "")
+
+    def _asserts(self, pointer: str, name: str) -> bool:
+        status, _ = status_of(name, self._schema(pointer), self._dialect(pointer))
+        return status == "exact" and name not in ADDRESSES
+
+    def _dialect(self, pointer: str) -> Dialect:
+        """Return the dialect of a subschema, the newest where it names one that is not read."""
+        try:
+            return self._document.dialect(pointer)
+        except UnsupportedSchemaError:
+            return Dialect.DRAFT_2020_12
 
     def _leaves_nothing(self, pointer: str, names: list[str], kept: list[str]) -> bool:
         """Return whether no value fits a subschema of which only some keywords are kept."""
@@ -265,7 +278,7 @@ class _Survey:
                     continue
                 seen.add(pointer)
                 yield pointer, schema
-                inside = [held for name, value in schema.items() for held in _held(pointer, name, value)]
+                inside = [part for name, value in schema.items() for part in held(pointer, name, value)]
                 waiting += reversed(inside)
 
     def _verdict(self, place: Place, value: JsonValue) -> Verdict:
@@ -276,10 +289,10 @@ class _Survey:
             return self._verdicts[place]
         if pointer not in self._started:
             return "unreached", "not looked at: other parts are refused" if self._refused else "no text depends on it"
-        status = status_of(name)
+        status, note = status_of(name, self._schema(pointer), self._dialect(pointer))
         if status == "exact" and (advice := _narrowed(name, value)):
             return "narrower", advice
-        return status, own_words(name, value)
+        return status, note or own_words(name, value)
 
 
 def _narrowed(name: str, value: JsonValue) -> str:
@@ -293,17 +306,3 @@ def _narrowed(name: str, value: JsonValue) -> str:
     if any(_DISPUTED.search(_ANYTHING.sub("", str(pattern))) for pattern in patterns):
         return "ECMA-262 and Python read a class or an edge in it differently; only what fits both is written"
     return ""
-
-
-def _held(pointer: str, name: str, value: JsonValue) -> list[tuple[str, JsonValue]]:
-    """Return the subschemas that a keyword holds, with their pointers."""
-    at = child(pointer, name)
-    match HOLDS.get(name), value:
-        case ("list" | "schema", list()):
-            return [(child(at, index), item) for index, item in enumerate(value)]
-        case ("map", dict()):
-            return [(child(at, key), item) for key, item in value.items()]
-        case ("schema", dict()):
-            return [(at, value)]
-        case _:
-            return []

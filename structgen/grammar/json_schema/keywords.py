@@ -1,11 +1,12 @@
 """Every JSON Schema keyword that is known here and what becomes of it; the documentation is made from this.
 
-A keyword that is in no row is refused by name, except names that begin with ``x-``, which are annotations.
+A keyword that is in no row is an annotation, as the standard says, unless it looks like a misspelt one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from structgen.errors import UnsupportedSchemaError
@@ -24,7 +25,7 @@ KEYWORDS: dict[str, Keyword] = {
     "type": Keyword("exact", "one name or several; integers are written without a fraction"),
     "enum": Keyword("exact", "each value in the spelling of json.dumps(ensure_ascii=False)"),
     "const": Keyword("exact", "as enum with one value"),
-    "$ref": Keyword("partly", "JSON pointers into the document, with siblings, recursive; no anchors"),
+    "$ref": Keyword("partly", "JSON pointers, anchors and identifiers, recursive; all within the document"),
     "$defs": Keyword("exact", "a place for subschemas"),
     "definitions": Keyword("exact", "a place for subschemas"),
     "allOf": Keyword("exact", "the intersection"),
@@ -40,10 +41,11 @@ KEYWORDS: dict[str, Keyword] = {
     "format": Keyword("partly", "an assertion; see the table of formats; a format that is not listed is refused"),
     "minimum": Keyword("exact", "as decimal numbers"),
     "maximum": Keyword("exact", "as decimal numbers"),
-    "exclusiveMinimum": Keyword("exact", "as decimal numbers; the boolean of draft 4 is refused"),
-    "exclusiveMaximum": Keyword("exact", "as decimal numbers; the boolean of draft 4 is refused"),
+    "exclusiveMinimum": Keyword("exact", "as decimal numbers; true, of draft 4, makes minimum exclusive"),
+    "exclusiveMaximum": Keyword("exact", "as decimal numbers; true, of draft 4, makes maximum exclusive"),
     "multipleOf": Keyword("exact", "of the exact decimal value, written without exponent"),
-    "items": Keyword("exact", "the items after prefixItems; the array form of old drafts is refused"),
+    "items": Keyword("exact", "the items after prefixItems; a list, of old drafts, is read as prefixItems"),
+    "additionalItems": Keyword("exact", "the items after items as a list; else it means nothing"),
     "prefixItems": Keyword("exact", "positional; minItems makes positions mandatory"),
     "minItems": Keyword("exact", "counted, not unrolled"),
     "maxItems": Keyword("exact", "counted, not unrolled"),
@@ -59,6 +61,7 @@ KEYWORDS: dict[str, Keyword] = {
     "maxProperties": Keyword("exact", "a repeated key counts each time, so none is needed"),
     "dependentRequired": Keyword("exact", ""),
     "dependentSchemas": Keyword("exact", ""),
+    "dependencies": Keyword("exact", "of old drafts: names as dependentRequired, schemas as dependentSchemas"),
     "title": Keyword("annotation", ""),
     "description": Keyword("annotation", ""),
     "default": Keyword("annotation", ""),
@@ -73,20 +76,19 @@ KEYWORDS: dict[str, Keyword] = {
     "discriminator": Keyword("annotation", "of OpenAPI; oneOf and anyOf say the same"),
     "externalDocs": Keyword("annotation", "of OpenAPI"),
     "xml": Keyword("annotation", "of OpenAPI"),
-    "$schema": Keyword("partly", "2020-12, 2019-09, draft 7, draft 6; what an old one reads otherwise is refused"),
-    "$id": Keyword("partly", "of the root; where a $ref passes a nested one it is refused"),
+    "$schema": Keyword("partly", "draft 4, 6, 7, 2019-09 or 2020-12, which is also read where there is none"),
+    "$id": Keyword("exact", "what references below it begin with"),
+    "id": Keyword("exact", "as $id, in draft 4 and at the root; else an annotation"),
+    "$anchor": Keyword("exact", "what a reference may name"),
+    "$dynamicAnchor": Keyword("exact", "what a reference may name"),
+    "$recursiveAnchor": Keyword("exact", "see $recursiveRef"),
+    "$dynamicRef": Keyword("partly", "where one target is possible, or the root has it; else it depends on the path"),
+    "$recursiveRef": Keyword("partly", "where one target is possible, or it is the root; else it depends on the path"),
     "$comment": Keyword("annotation", ""),
-    "$anchor": Keyword("annotation", "a $ref to it is refused"),
-    "$dynamicAnchor": Keyword("annotation", "a $dynamicRef to it is refused"),
     "$vocabulary": Keyword("annotation", "belongs to meta-schemas"),
     "maxContains": Keyword("refused", "is not supported"),
     "unevaluatedItems": Keyword("refused", "depends on what other branches saw; use items: false"),
     "unevaluatedProperties": Keyword("refused", "depends on what other branches saw; use additionalProperties: false"),
-    "$dynamicRef": Keyword("refused", "depends on the path of evaluation; use $ref"),
-    "$recursiveRef": Keyword("refused", "depends on the path of evaluation; use $ref"),
-    "$recursiveAnchor": Keyword("refused", "depends on the path of evaluation; use $ref"),
-    "additionalItems": Keyword("refused", "is of old drafts; use prefixItems and items"),
-    "dependencies": Keyword("refused", "is of old drafts; use dependentRequired or dependentSchemas"),
     "nullable": Keyword("refused", "is of OpenAPI 3.0; write type: [..., 'null']"),
     "extends": Keyword("refused", "is of draft 3; use allOf"),
     "disallow": Keyword("refused", "is of draft 3; use not"),
@@ -111,37 +113,69 @@ OWN = {
 }
 """Our own keywords, which schemas of Python types use, in words; the fields are their values."""
 
-NEWER = {"prefixItems", "minContains", "dependentRequired", "dependentSchemas"}
-_UNKNOWN = Keyword("annotation", "")
+ADDRESSES = frozenset(("$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$defs", "definitions"))
+"""The keywords that say where things are and how they are read, and nothing about values."""
+
+_NO_TYPO = ("x-", "X-", "_", "/", "#", "@", "$$")
+"""What begins like this was chosen to be no keyword."""
+_NOT_MEANT = (*ADDRESSES, "nullable", "extends", "disallow", "divisibleBy")
+_SHORT, _LONG = 5, 12
+"""Up to so many letters, another word is as likely as a slip; from so many on, two slips are likely too."""
 
 
 def check_keyword(pointer: str, name: str) -> None:
     """Raise UnsupportedSchemaError for a keyword that would change the language and is not handled."""
-    if name.startswith("x-"):
-        return
     row = KEYWORDS.get(name)
     if row is None:
-        raise UnsupportedSchemaError(pointer, name, "is not a keyword that is known here; remove it or name it x-...")
-    if row.status == "refused":
+        meant = _meant(name)
+        if meant:
+            raise UnsupportedSchemaError(
+                pointer, name, f"is not a keyword, and was probably meant to be {meant!r}; correct it, or name it x-..."
+            )
+    elif row.status == "refused":
         raise UnsupportedSchemaError(pointer, name, row.note)
 
 
-def check_old_dialect(pointer: str, names: Iterable[str]) -> None:
-    """Raise UnsupportedSchemaError for what drafts 6 and 7 read otherwise than 2020-12 does."""
-    present = set(names)
-    for name in sorted(present & NEWER):
-        raise UnsupportedSchemaError(pointer, name, "is newer than the $schema of this document; use 2020-12")
-    places = {"$ref", "$defs", "definitions", "$schema", "$id"}
-    beside = [name for name in sorted(present - places) if KEYWORDS.get(name, _UNKNOWN).status != "annotation"]
-    if "$ref" in present and beside:
-        raise UnsupportedSchemaError(pointer, "$ref", f"hides {beside[0]!r} in this $schema; use 2020-12 or allOf")
+@lru_cache(maxsize=4096)
+def _meant(name: str) -> str:
+    """Return the keyword that an unknown name is likely to be a misspelling of, "" if it is likely to be none.
+
+    Only keywords that forbid something count: passing over another one does no harm.
+    """
+    if name.startswith(_NO_TYPO):
+        return ""
+    for keyword, row in KEYWORDS.items():
+        if row.status != "annotation" and keyword not in _NOT_MEANT:
+            near = _is_near(name, keyword, 2 if len(keyword) >= _LONG else 1)
+            if _plain(name) == _plain(keyword) or (near and (len(keyword) > _SHORT or _same_letters(name, keyword))):
+                return keyword
+    return ""
 
 
-def status_of(name: str) -> Literal["exact", "annotation"]:
-    """Return what becomes of a keyword that is not refused."""
-    if name in OWN:
-        return "exact"
-    return "annotation" if KEYWORDS.get(name, _UNKNOWN).status == "annotation" else "exact"
+def _plain(name: str) -> str:
+    """Return a name without what people vary: upper case, hyphens, a plural, minimum for min."""
+    return re.sub("(min|max)imum(?=.)", r"\1", re.sub("[-_$ ]", "", name.lower())).removesuffix("s")
+
+
+def _same_letters(name: str, other: str) -> bool:
+    return sorted(name) == sorted(other)
+
+
+def _is_near(name: str, other: str, num_slips: int) -> bool:
+    """Tell whether a name is another but for some letters too many, missing, wrong, or swapped with the next one."""
+    if abs(len(name) - len(other)) > num_slips:
+        return False
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(name):
+        above, row = row, [i + 1]
+        for j, wanted in enumerate(other):
+            slips = min(above[j] + (letter != wanted), above[j + 1] + 1, row[j] + 1)
+            if i and j and letter == other[j - 1] and name[i - 1] == wanted:
+                slips = min(slips, before[j - 1] + 1)
+            row.append(slips)
+        before = above
+    return row[-1] <= num_slips
 
 
 def own_words(name: str, value: object) -> str:

@@ -14,9 +14,11 @@ from structgen.errors import UnsupportedSchemaError
 from structgen.grammar.json_schema import assertions, shapes
 from structgen.grammar.json_schema.arrays import ArrayShape
 from structgen.grammar.json_schema.assertions import Context
-from structgen.grammar.json_schema.document import Document, JsonValue, Reader, child
-from structgen.grammar.json_schema.keywords import check_keyword, check_old_dialect
+from structgen.grammar.json_schema.dialects import newest
+from structgen.grammar.json_schema.document import JsonValue, Reader
+from structgen.grammar.json_schema.keywords import check_keyword
 from structgen.grammar.json_schema.objects import ObjectShape, missing
+from structgen.grammar.json_schema.resources import REFERENCES, Document
 from structgen.grammar.json_schema.shapes import ANY, NONE, Values, beside, union_of
 from structgen.grammar.json_schema.terms import ANYTHING, NOTHING, InexactError, Term, Terms
 
@@ -121,7 +123,7 @@ class Solver:
         schema = self.document.schema(pointer)
         if isinstance(schema, bool):
             return ANY if schema else NONE
-        reader = Reader(self.keywords(pointer, schema), pointer)
+        reader = newest(self.keywords(pointer), pointer)
         context = Context(self.terms, self.values, self.closed)
         parts = [
             assertions.read_type(reader),
@@ -135,17 +137,16 @@ class Solver:
         ]
         return self._guarded(pointer, lambda: assertions.everything(parts))
 
-    def keywords(self, pointer: str, schema: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-        """Return the keywords of a subschema that are read, which is all of them.
+    def keywords(self, pointer: str) -> Mapping[str, JsonValue]:
+        """Return the keywords of a subschema that are read, which is all that are in force.
 
         Raises:
             UnsupportedSchemaError: one is refused whatever its value is.
         """
-        for name in schema:
+        found = self.document.keywords(pointer)
+        for name in found:
             check_keyword(pointer, name)
-        if self.document.is_old:
-            check_old_dialect(pointer, schema)
-        return schema
+        return found
 
     def _listed(self, reader: Reader) -> Iterator[Values]:
         """Yield what enum and const admit."""
@@ -156,7 +157,7 @@ class Solver:
 
     def _one_of_values(self, reader: Reader, keyword: str, listed: list[JsonValue]) -> Values:
         compound = [value for value in listed if isinstance(value, list | dict)]
-        pointer = child(reader.pointer, keyword)
+        pointer = reader.place(keyword)
         try:
             simple = assertions.scalars([value for value in listed if not isinstance(value, list | dict)])
             return union_of([simple, *(shapes.equal_to(json.dumps(value), pointer) for value in compound)])
@@ -164,37 +165,42 @@ class Solver:
             raise reader.refuse(keyword, error.reason) from None
 
     def _dependent(self, reader: Reader) -> Iterator[Values]:
-        """Yield what dependentRequired and dependentSchemas admit: the key is missing, or the condition holds."""
-        for name, needed in reader.mapping("dependentRequired").items():
+        """Yield what the dependent keywords admit: the key is missing, or the condition holds."""
+        old = reader.mapping("dependencies")
+        listed = [("dependentRequired", *item) for item in reader.mapping("dependentRequired").items()]
+        listed += [("dependencies", *item) for item in old.items() if not isinstance(item[1], bool | dict)]
+        for keyword, name, needed in listed:
             if not isinstance(needed, list) or not all(isinstance(item, str) for item in needed):
-                raise reader.refuse("dependentRequired", "must map names to arrays of names")
+                raise reader.refuse(keyword, "must map names to arrays of names")
             with_them = ObjectShape().requiring((name, *(str(item) for item in needed)))
             yield beside(Values(objects=(missing(name), *filter(None, [with_them]))), "object")
-        for name in reader.mapping("dependentSchemas"):
-            holds = self._at(child(reader.pointer, "dependentSchemas", name))
+        places = [("dependentSchemas", name) for name in reader.mapping("dependentSchemas")]
+        places += [("dependencies", name) for name, value in old.items() if isinstance(value, bool | dict)]
+        for keyword, name in places:
+            holds = self._at(reader.place(keyword, name))
             with_it = ObjectShape().requiring((name,))
             here = Values(objects=tuple(filter(None, [with_it])))
             yield beside(Values(objects=(missing(name),)).union(here.intersect(holds)), "object")
 
     def _combined(self, reader: Reader) -> Iterator[Values]:
-        """Yield what $ref, allOf, anyOf, oneOf, not and if admit."""
-        pointer = reader.pointer
-        if "$ref" in reader:
-            yield self._at(self.document.resolve(pointer, reader.schema["$ref"]))
+        """Yield what references, allOf, anyOf, oneOf, not and if admit."""
+        for keyword in REFERENCES:
+            if keyword in reader:
+                yield self._at(self.document.resolve(reader.pointer, keyword, reader.schema[keyword]))
         for index in range(len(reader.items("allOf"))):
-            yield self._at(child(pointer, "allOf", index))
+            yield self._at(reader.place("allOf", index))
         if "anyOf" in reader:
-            yield union_of(self._at(child(pointer, "anyOf", i)) for i in range(len(reader.items("anyOf"))))
+            yield union_of(self._at(reader.place("anyOf", i)) for i in range(len(reader.items("anyOf"))))
         if "oneOf" in reader:
-            yield self._exactly_one([child(pointer, "oneOf", i) for i in range(len(reader.items("oneOf")))])
+            yield self._exactly_one([reader.place("oneOf", i) for i in range(len(reader.items("oneOf")))])
         if "not" in reader:
-            yield self._not(child(pointer, "not"))
+            yield self._not(reader.place("not"))
         if "if" in reader:
-            condition = child(pointer, "if")
+            condition = reader.place("if")
             for keyword, is_met in (("then", True), ("else", False)):
                 if keyword in reader:
                     other = self._not(condition) if is_met else self._at(condition)
-                    yield other.union(self._at(child(pointer, keyword)))
+                    yield other.union(self._at(reader.place(keyword)))
 
     def _at(self, pointer: str) -> Values:
         terms = self.terms(pointer)

@@ -6,15 +6,15 @@ It goes on past a refusal, with nothing in the place of what is refused. Left ou
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import NamedTuple
 
 from structgen.errors import LimitError, UnsupportedSchemaError
 from structgen.grammar import ir
-from structgen.grammar.json_schema.document import Document, JsonValue
+from structgen.grammar.json_schema.document import JsonValue
 from structgen.grammar.json_schema.emit import Emitter, PropertyOrder
-from structgen.grammar.json_schema.keywords import KEYWORDS, check_keyword, check_old_dialect
+from structgen.grammar.json_schema.keywords import KEYWORDS, check_keyword
 from structgen.grammar.json_schema.layout import Layout
+from structgen.grammar.json_schema.resources import Document
 from structgen.grammar.json_schema.shapes import Values
 from structgen.grammar.json_schema.solver import Solver
 from structgen.grammar.json_schema.terms import ANYTHING, InexactError, Terms
@@ -45,25 +45,18 @@ class WatchedSolver(Solver):
         self._failure: BaseException | None = None
         self._failed_at = ""
 
-    def keywords(self, pointer: str, schema: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    def keywords(self, pointer: str) -> Mapping[str, JsonValue]:
         """Return the keywords but for those that are refused or set aside."""
         self.started[pointer] = None
-        kept = {name: value for name, value in schema.items() if (pointer, name) not in self.aside}
-        for name in list(kept):
-            self._try(kept, partial(check_keyword, pointer, name))
-        while self.document.is_old and self._try(kept, partial(check_old_dialect, pointer, list(kept))):
-            pass
+        kept: dict[str, JsonValue] = {}
+        for name, value in self.document.keywords(pointer).items():
+            if (pointer, name) not in self.aside:
+                try:
+                    check_keyword(pointer, name)
+                    kept[name] = value
+                except UnsupportedSchemaError as error:
+                    self.refused[pointer, name] = error.reason
         return kept
-
-    def _try(self, kept: dict[str, JsonValue], check: Callable[[], None]) -> bool:
-        """Drop the keyword that a check refuses; return whether it did."""
-        try:
-            check()
-        except UnsupportedSchemaError as error:
-            self.refused[error.pointer, error.keyword] = error.reason
-            del kept[error.keyword]
-            return True
-        return False
 
     def terms(self, pointer: str) -> Terms:
         """Return the conjunction for a subschema; anything where no schema stands."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from structgen.errors import DeclareError, LimitError, StructgenError, UnsatisfiableError, UnsupportedSchemaError
+from structgen.errors import DeclareError, LimitError, StructgenError, UnsatisfiableError
 from structgen.grammar.json_schema import lower_schema
 from structgen.grammar.json_schema.document import child
 from structgen.grammar.json_schema.findings import explain_schema
@@ -160,7 +160,7 @@ def test_places_are_told_apart_from_names_and_data() -> None:
         ({"contains": {}, "minContains": 300}, {("#", "minContains"): "refused"}),
         ({"minimum": 0, "pattern": "a.{40}$"}, {("#", "pattern"): "refused"}),
         (
-            {"$schema": "http://json-schema.org/draft-04/schema#", "maxLenght": 1},
+            {"$schema": "http://json-schema.org/draft-03/schema#", "maxLenght": 1},
             {("#", "$schema"): "refused", ("#", "maxLenght"): "refused"},
         ),
         (
@@ -199,12 +199,12 @@ def test_statuses(schema: Any, expected: dict[tuple[str, str], str]) -> None:
     assert others(schema) == expected
 
 
-def test_refused_keywords_may_be_referred_into() -> None:
-    """A place that the document refuses by name, such as OpenAPI's components, is still read through references."""
+def test_unknown_keywords_may_be_referred_into() -> None:
+    """A place that no keyword is known for, such as OpenAPI's components, is read through references."""
     schema = {"$ref": "#/components/schemas/X", "components": {"schemas": {"X": {"type": "string", "nullable": True}}}}
     assert told(schema) == {
         ("#", "$ref"): "exact",
-        ("#", "components"): "refused",
+        ("#", "components"): "annotation",
         ("#/components/schemas/X", "type"): "exact",
         ("#/components/schemas/X", "nullable"): "refused",
     }
@@ -219,7 +219,8 @@ def test_our_own_keywords_are_told_in_words() -> None:
 def test_statuses_agree_with_the_table_of_keywords() -> None:
     """A keyword that the table calls exact or an annotation is called so; one that it refuses is refused."""
     for name, row in KEYWORDS.items():
-        status = told({"allOf": [{name: "anything at all"}]})["#/allOf/0", name]
+        beside = {"items": []} if name == "additionalItems" else {}
+        status = told({"allOf": [{name: "anything at all", **beside}]})["#/allOf/0", name]
         if row.status in ("annotation", "refused"):
             assert status == row.status, name
         else:
@@ -228,14 +229,16 @@ def test_statuses_agree_with_the_table_of_keywords() -> None:
     assert all(name.startswith("x-structgen-") for name in OWN)
 
 
-def test_draft_7_reads_a_reference_beside_its_own_dialect() -> None:
-    """In draft 7 a reference hides its siblings; the $schema of the document is none of them."""
-    dialect = "http://json-schema.org/draft-07/schema#"
-    schema = {"$schema": dialect, "$ref": "#/definitions/a", "definitions": {"a": {"type": "null"}}}
-    assert lower_schema(schema)
-    assert set(told(schema).values()) == {"exact"}
-    with pytest.raises(UnsupportedSchemaError, match="minLength"):
-        lower_schema({**schema, "minLength": 1})
+def test_what_means_nothing_in_a_draft_is_told_as_an_annotation() -> None:
+    """Beside a $ref of draft 7, too new for draft 4, of no draft at all: each with its reason."""
+    draft_7, draft_4 = (f"http://json-schema.org/draft-0{number}/schema#" for number in (7, 4))
+    schema = {"$schema": draft_7, "$ref": "#/definitions/a", "definitions": {"a": {"type": "null", "mine": 1}}}
+    advice = {(row.pointer, row.keyword): row.advice for row in explain_schema({**schema, "minLength": 1})}
+    assert told({**schema, "minLength": 1})["#", "minLength"] == "annotation"
+    assert "hidden by the $ref" in advice["#", "minLength"]
+    assert "unknown here" in advice["#/definitions/a", "mine"]
+    (_, newer) = explain_schema({"$schema": draft_4, "const": 1})
+    assert (newer.status, newer.advice) == ("annotation", "newer than the $schema here, by which it is an annotation")
 
 
 @pytest.mark.parametrize("text", ["{", "5", '{"a": 1, "a": 2}', "[" * 100_000])
