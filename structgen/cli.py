@@ -198,7 +198,7 @@ def generate(  # noqa: PLR0913 - the options of a command line
         stop=stop or [],
         whitespace=whitespace,
     )
-    _refuse_early(output_type, wanted.name if wanted else "")
+    _refuse_early(output_type, wanted.name if wanted else "", has_stop=bool(stop))
     if raw and system is not None:
         raise typer.BadParameter("--system is part of the chat template, which --raw leaves out")
     asked = _prompt(read_stdin("the prompt") if prompt == "-" else prompt, system, is_raw=raw)
@@ -237,14 +237,16 @@ def _call_options(
     return options
 
 
-def _refuse_early(output_type: object, name: str) -> None:
+def _refuse_early(output_type: object, name: str, *, has_stop: bool) -> None:
     """Raise what makes a type unusable, before seconds are spent on a model."""
     from structgen.output_type import lower
 
     try:
-        lower(output_type)
+        declaration = lower(output_type)
     except GrammarSyntaxError as error:
         raise OptionError(f"{name}: {error}") from error
+    if has_stop and not declaration.takes_stop:
+        raise typer.BadParameter("--stop ends free text, and a declared type says itself where it ends: leave it out")
 
 
 def _prompt(text: str, system: str | None, *, is_raw: bool) -> Prompt:
@@ -381,6 +383,10 @@ def main() -> None:
         app(prog_name="structgen")
     except BrokenPipeError:
         # Whoever read our output has seen enough; without this Python complains once more while it shuts down.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:  # a full disk: what could not be written must not be mistaken for a short result
+        sys.stderr.write(f"structgen: the output cannot be written: {error.strerror or error}\n")
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except KeyboardInterrupt:  # before any command runs

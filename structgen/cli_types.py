@@ -6,7 +6,6 @@ Left out: what becomes of the type (`explanation`), and the prompt.
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -114,10 +113,14 @@ def read_stdin(what: str) -> str:
     """Return stdin as text.
 
     Raises:
-        OptionError: it is not UTF-8.
+        OptionError: it is closed, or not UTF-8.
     """
+    if sys.stdin is None:  # how Python shows that the shell closed it
+        raise OptionError(f"{what} cannot be read: stdin is closed")
     try:
         return sys.stdin.buffer.read().decode("utf-8-sig")
+    except OSError as error:
+        raise OptionError(f"{what} cannot be read from stdin: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise OptionError(f"{what} on stdin is not UTF-8 ({error.reason} at byte {error.start})") from error
 
@@ -126,7 +129,8 @@ def _import_type(name: str) -> object:
     module_name, colon, attribute = name.partition(":")
     if not (module_name and colon and attribute):
         raise typer.BadParameter(f"{name!r} is not of the form module:Name")
-    sys.path.insert(0, os.getcwd())  # as `python -m` does, so that a type beside the user is found
+    here = ""  # the current folder, whether or not it still exists, so that a type beside the user is found
+    sys.path.insert(0, here)
     try:
         value: object = importlib.import_module(module_name)
         for part in attribute.split("."):
@@ -135,5 +139,6 @@ def _import_type(name: str) -> object:
         reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise OptionError(f"{name!r} cannot be imported: {reason}") from error
     finally:
-        sys.path.remove(os.getcwd())
+        if here in sys.path:  # the user's module may have changed it
+            sys.path.remove(here)
     return value

@@ -188,9 +188,7 @@ def test_check_in_a_process_of_its_own(folder: Path) -> None:
     name = "a" * 150
     code, out, err = run("check", "-", stdin=json.dumps({"properties": {name: {"maxLenght": 1}}}), folder=folder)
     assert (code, err) == (2, "")
-    assert re.search(
-        rf"^#/properties/{name}  maxLenght +refused +is not a keyword, and was .*x-\.\.\.$", out, re.M
-    )
+    assert re.search(rf"^#/properties/{name}  maxLenght +refused +is not a keyword, and was .*x-\.\.\.$", out, re.M)
     assert "\x1b" not in out
 
 
@@ -314,7 +312,7 @@ MISTAKES: list[tuple[tuple[str, ...], int, str]] = [
     (("generate", "x", "--seed", "-1"), 2, "seed"),
     (("generate", "x", "--whitespace", "wide"), 2, "'wide' is no Whitespace"),
     (("generate", "x", "--raw", "--system", "y"), 2, "--raw leaves out"),
-    (("generate", "x", "--stop", "y", "--regex", "a"), 1, "stop"),
+    (("generate", "x", "--stop", "y", "--regex", "a"), 2, "stop"),
     (("generate", "x", "--schema", "bad.json"), 1, "structgen: #: 'maxLenght' is not a keyword"),
     (("generate", "x", "--type", "pets:NAME"), 1, "'Rex' is a string, not an output type"),
     (("generate", "x", "--lark", "broken.lark"), 1, "broken.lark: "),
@@ -337,7 +335,10 @@ def test_mistakes(invoke: Any, tiny: sg.Model, arguments: tuple[str, ...], code:
     assert code == 2 or (done.stderr.startswith("structgen: ") and done.stderr.count("\n") == 1)
 
 
-@pytest.mark.parametrize("arguments", [("--max-tokens", "-1"), ("--schema", "bad.json"), ("--whitespace", "wide")])
+@pytest.mark.parametrize(
+    "arguments",
+    [("--max-tokens", "-1"), ("--schema", "bad.json"), ("--whitespace", "wide"), ("--regex", "a", "--stop", "b")],
+)
 def test_options_are_checked_before_the_model_is_loaded(
     invoke: Any, monkeypatch: pytest.MonkeyPatch, arguments: Any
 ) -> None:
@@ -386,6 +387,32 @@ def test_ctrl_c_while_the_model_runs(invoke: Any, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sg, "load", load)
     done = invoke("generate", "x")
     assert (done.exit_code, done.stderr) == (130, "structgen: interrupted\n")
+
+
+@pytest.mark.parametrize(
+    ("shell", "message"),
+    [
+        ("check - <&-", "structgen: the schema cannot be read: stdin is closed\n"),
+        ("generate - --regex a <&-", "structgen: the prompt cannot be read: stdin is closed\n"),
+        ("check - < /proc/self/mem", "structgen: the schema cannot be read from stdin: Input/output error\n"),
+        ("check legs.json > /dev/full", "structgen: the output cannot be written: No space left on device\n"),
+    ],
+)
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the special files of Linux")
+def test_streams_that_fail_are_one_line(folder: Path, shell: str, message: str) -> None:
+    """A closed stdin and a full disk end with 1 and one line."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = f"{sys.executable} -m structgen {shell}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=folder, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", message)
+
+
+def test_a_folder_that_is_gone(tmp_path: Path) -> None:
+    """A type of an installed module can be checked from a folder that somebody has removed."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = f"rmdir {tmp_path} && {sys.executable} -m structgen check --type builtins:int"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_reader_that_closes_early_is_no_error(folder: Path) -> None:
