@@ -91,10 +91,12 @@ def _notes(output_type: object, declaration: Declaration[Any]) -> list[str]:
     lines = _sizes(declaration.grammar)
     if isinstance(output_type, Lark):
         # Lark is imported when a Lark grammar is declared, as in output_type.py.
+        from structgen.grammar.lark_grammar import collisions
         from structgen.grammar.lark_grammar.reader import read_grammar
 
         ignored = read_grammar(output_type.grammar, output_type.start).ignored
         lines += [f"ignored between terminals: {', '.join(ignored)}"] if ignored else []
+        lines += collisions(output_type.grammar, output_type.start) if output_type.lexer == "contextual" else []
     return lines
 
 

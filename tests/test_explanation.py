@@ -36,6 +36,7 @@ USABLE: list[tuple[Any, str]] = [
     (sg.Choice(["yes", "no"]), "2 answers"),
     (sg.ToolSet([get_weather]), "#/$defs/get_weather/properties/city"),
     (sg.Lark('start: "a" B+\nB: /b+/\nWS: /\\s+/\n%ignore WS'), "ignored between terminals: WS"),
+    (sg.Lark("start: A | B\nA: /[a-z]+/\nB: /[a-f]+/", lexer="contextual"), "A and B both match 'a'"),
 ]
 
 
