@@ -192,9 +192,14 @@ def _d_numeral(tree: SpellingTree) -> int | None:
 def _low_halves(tree: SpellingTree) -> list[int | None]:
     r"""Return for each high half the child that spells its 0x400 characters by `\uDC00` to `\uDFFF`."""
     by_digits: dict[tuple[int | None, ...], int | None] = {}
-    halves = []
+    # Nearly all halves are like the one before: a column for all of their characters.
+    by_column: dict[int, int | None] = {}
+    halves: list[int | None] = []
     for low in range(0x10000, MAX_CODE_POINT + 1, 0x400):
         column = tree.uniform(low, 0x400)
+        if column is not None and column in by_column:
+            halves.append(by_column[column])
+            continue
         lows = (low,) * 4 if column is not None else range(low, low + 0x400, 0x100)
         digits = tuple(tree.numeral(HEX, 2, at) for at in lows)
         if digits not in by_digits:
@@ -202,6 +207,8 @@ def _low_halves(tree: SpellingTree) -> list[int | None]:
             after_u = tree.node([(byte, after_d) for byte in HEX[0xD]])
             by_digits[digits] = tree.node([(BACKSLASH, tree.node([(ord("u"), after_u)]))])
         halves.append(by_digits[digits])
+        if column is not None:
+            by_column[column] = halves[-1]
     return halves
 
 
