@@ -11,7 +11,11 @@ from structgen.report import Result
 T = TypeVar("T")
 
 _ESCAPE = re.compile(r"\\.", re.DOTALL)
+_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[{]|[\]}]', re.DOTALL)
 _NUMBER_AT_END = re.compile(r"[-+.0-9eE]+$")
+
+# pydantic reads JSON down to 200 levels.
+_MOST_NESTING = 190
 
 
 class Partial(Generic[T]):
@@ -63,11 +67,23 @@ def json_so_far(text: str) -> object:
     if number is not None and _ESCAPE.sub("", text).count('"') % 2 == 0:
         # More digits may follow, and would make another number of it.
         text = text[: number.start()]
+    if text.count("[") + text.count("{") > _MOST_NESTING:
+        text = _shallow(text)
     try:
         value: object = from_json(text, allow_partial="trailing-strings")
     except ValueError:
         return None  # nothing, or part of a bare literal such as `tru`: the one thing that it cannot read in part
     return value
+
+
+def _shallow(text: str) -> str:
+    """Return a text up to where it is nested too deeply to be read, so that what was shown before then stays."""
+    depth = 0
+    for found in _BRACKET.finditer(text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
+        if depth > _MOST_NESTING:
+            return text[: found.start()]
+    return text
 
 
 def nothing_so_far(text: str) -> None:

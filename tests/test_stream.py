@@ -238,6 +238,15 @@ def test_fields_show_before_the_end() -> None:
     assert json_so_far("12") is None
 
 
+def test_deep_nesting_takes_nothing_back() -> None:
+    """A text nested deeper than pydantic reads keeps what was shown of it; brackets in strings do not count."""
+    text = '[ "[{", {"a": ' * 300
+    values = [json_so_far(text[:end]) for end in range(2, len(text), 7)]
+    assert all(is_part_of(before, after) for before, after in itertools.pairwise(values))
+    assert values[-1] == json_so_far(text[:1400])
+    assert json.dumps(values[-1]).count('"a"') > 90
+
+
 # --- options and sums -------------------------------------------------------------------------------------------------
 
 
