@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from structgen.errors import UnsatisfiableError, shown
 from structgen.grammar.json_schema.arrays import ArrayShape
-from structgen.grammar.json_schema.document import JsonValue, child
+from structgen.grammar.json_schema.dialects import newest
+from structgen.grammar.json_schema.document import JsonValue, Reader, child
 from structgen.grammar.json_schema.keywords import ADDRESSES, KEYWORDS
 from structgen.grammar.json_schema.objects import ObjectShape
 from structgen.grammar.json_schema.solver import Solver
@@ -78,8 +79,10 @@ class _Search:
     ) -> Blame | None:
         """Return what is to blame in the first shape, None if there is a shape in which nothing is."""
         first: Blame | None = None
-        for parts in [*map(_items, arrays), *map(_required, objects)]:
-            found = next(filter(None, (self.blame(terms, where + place, above) for place, terms in parts)), None)
+        schema = self._solver.document.value(where)
+        reader = newest(schema if isinstance(schema, dict) else {}, where)
+        for parts in [*(_items(shape, reader) for shape in arrays), *(_required(shape, reader) for shape in objects)]:
+            found = next(filter(None, (self.blame(terms, place, above) for place, terms in parts)), None)
             if found is None:
                 return None
             first = first or found
@@ -114,17 +117,18 @@ class _Search:
         return self.blame(terms, pointer, ()) if values.is_empty else None
 
 
-def _items(shape: ArrayShape) -> Iterator[tuple[str, Terms]]:
-    """Yield what the items are that must be there, and where they stand in what is asked for."""
+def _items(shape: ArrayShape, reader: Reader) -> Iterator[tuple[str, Terms]]:
+    """Yield what the items are that must be there, and where they are asked for."""
     for index in range(min(shape.low, len(shape.prefix) + 1)):
-        yield f"/prefixItems/{index}" if index < len(shape.prefix) else "/items", shape.item(index)
+        place = reader.place("prefixItems", index) if index < len(shape.prefix) else reader.place("items")
+        yield place, shape.item(index)
 
 
-def _required(shape: ObjectShape) -> Iterator[tuple[str, Terms]]:
+def _required(shape: ObjectShape, reader: Reader) -> Iterator[tuple[str, Terms]]:
     """Yield what the values of the keys are that must be there, likewise."""
     for name, terms in shape.properties:
         if name in shape.required:
-            yield child("", "properties", name), terms
+            yield reader.place("properties", name), terms
 
 
 def _branches(schema: Mapping[str, JsonValue], pointer: str, keyword: str) -> list[str]:

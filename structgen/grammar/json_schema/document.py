@@ -10,6 +10,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from urllib.parse import quote, unquote
 
@@ -120,6 +121,7 @@ def _refuse_surrogates(root: JsonValue) -> None:
             waiting += [(item, inside, key) for key, item in value.items() if _is_text(key)]
 
 
+@lru_cache(maxsize=4096)
 def escape(key: str) -> str:
     """Return a key as one part of a JSON pointer in URI fragment form."""
     return quote(key.replace("~", "~0").replace("/", "~1"), safe="~!$&'()*+,;=:@-._")

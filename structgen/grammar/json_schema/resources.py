@@ -15,10 +15,12 @@ from urllib.parse import unquote, urljoin
 from structgen.errors import UnsupportedSchemaError, shown
 from structgen.grammar.json_schema.dialects import Dialect, dialect_of, has_keyword, in_force
 from structgen.grammar.json_schema.document import JsonValue, Schema, child, held, unescape
+from structgen.grammar.json_schema.keywords import HOLDS
 
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 """The keywords that apply another subschema to the same value."""
 
+_NAMING = frozenset(("$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor"))
 _INDEX = re.compile("0|[1-9][0-9]{0,8}")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
@@ -67,12 +69,15 @@ class Document:
         while waiting:
             pointer, value, outer = waiting.pop()
             if isinstance(value, dict):
-                resource = self._resource(pointer, value, outer)
+                resource = outer
+                if pointer == "#" or not _NAMING.isdisjoint(value):
+                    resource = self._resource(pointer, value, outer)
+                    self._note_anchors(pointer, value, resource)
                 self._resources[pointer] = resource
-                self._note_anchors(pointer, value, resource)
-                for name in value:
-                    if has_keyword(resource.dialect or Dialect.DRAFT_2020_12, name):
-                        waiting += [(at, inner, resource) for at, inner in held(pointer, name, value[name])]
+                known = resource.dialect or Dialect.DRAFT_2020_12
+                for name, inside in value.items():
+                    if name in HOLDS and has_keyword(known, name):
+                        waiting += [(at, inner, resource) for at, inner in held(pointer, name, inside)]
 
     def _resource(self, pointer: str, schema: Mapping[str, JsonValue], outer: Resource) -> Resource:
         """Return the resource that a subschema is part of, which may begin with it."""

@@ -140,6 +140,21 @@ def test_errors_name_what_the_document_says(schema: dict[str, Any], pointer: str
 
 
 @pytest.mark.parametrize(
+    ("schema", "pointer"),
+    [
+        ({"items": [{}, {"enum": []}], "minItems": 2, "type": "array"}, "#/items/1"),
+        ({"items": [{}], "additionalItems": False, "minItems": 2, "type": "array"}, "#"),
+        ({"items": [{}], "additionalItems": {"enum": []}, "minItems": 2, "type": "array"}, "#/additionalItems"),
+    ],
+)
+def test_contradictions_are_told_where_the_document_has_them(schema: dict[str, Any], pointer: str) -> None:
+    """Likewise."""
+    with pytest.raises(UnsatisfiableError) as caught:
+        lower_schema(schema)
+    assert caught.value.pointer == pointer
+
+
+@pytest.mark.parametrize(
     ("name", "meant"),
     [
         *(("maxLenght", "maxLength"), ("requierd", "required"), ("additionalproperties", "additionalProperties")),
