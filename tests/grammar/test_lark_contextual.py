@@ -245,6 +245,14 @@ def test_conflicts_are_found() -> None:
         assert set().union(*tables.left_out.values()) == tokens
 
 
+def test_lengths_make_no_seams() -> None:
+    """Keep one rule for names of any length: what a name of seven letters promises is what one of eight does."""
+    lowered = lower('start: NAME ("," NAME)*\nNAME: /[a-z]{1,200}/\n%ignore " "')
+    assert len(lowered.rules) == 3
+    assert accepts(lowered, b"a," + b"b" * 200 + b" ,c")
+    assert not accepts(lowered, b"b" * 201)
+
+
 def test_alike_rules_are_one() -> None:
     """Keep the size of Lark's own rules where no seam differs from another: JSON has no rule twice."""
     lowered = lower(CASES["JSON"][0])
@@ -313,7 +321,9 @@ def test_random_grammars_at_length(grammar: str) -> None:
 ERRORS = [
     ("start: A\nA: /(x)\\1/", GrammarSyntaxError, "A.*back-reference.*column 4 of it"),
     ("start: a | b\na: X\nb: X\nX: /x/", GrammarSyntaxError, "Reduce/Reduce"),
-    ("start: A\nA: /x*/", GrammarSyntaxError, "zero-width"),
+    ("start: A\nA: /x(?=y*(?<=xy))y/", GrammarSyntaxError, "terminal A: .*reaches past its own place"),
+    ("start: A\nA: /(([a-z]{1,90} ){1,90},){1,90}/", LimitError, "terminal A: a terminal is too large"),
+    ("start: A\nA: /x*/", GrammarSyntaxError, "terminal A: it can match the empty text"),
     ("start: " + " ".join(f'"{i}"?' for i in range(40)), LimitError, "optional parts"),
     ('start: A "x"\nA: /x(?=y)/', UnsatisfiableError, "no text at all"),
 ]

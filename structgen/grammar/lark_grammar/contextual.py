@@ -25,9 +25,10 @@ from structgen.grammar.lark_grammar.exprs import IGNORED, choice, sequence
 from structgen.grammar.lark_grammar.groups import Groups, Ways
 from structgen.grammar.lark_grammar.lalr import read_tables
 from structgen.grammar.lark_grammar.merge import merge_rules
+from structgen.grammar.lark_grammar.program import Program, add_expression
 from structgen.grammar.lark_grammar.scanner import Scanner
 from structgen.grammar.lark_grammar.seams import Seams
-from structgen.grammar.lark_grammar.terminals import terminal_expr
+from structgen.grammar.lark_grammar.terminals import blamed, terminal_expr
 from structgen.grammar.lark_grammar.weave import Weaver
 
 _TEXT = "__text"  # no rule of Lark begins with two underscores
@@ -43,9 +44,13 @@ def lower_contextual(text: str, start: str) -> Grammar:
     tables, nodes = read_tables(text, start)
     tried = dict.fromkeys(name for lexer in tables.lexers for name in lexer.order)
     wanted = {word for lexer in tables.lexers for _, words in lexer.words for word in words}
-    scanner = Scanner({name: nodes[name] for name in tried})
+    program = Program()
+    places = {}
+    for name in tried:
+        with blamed(name, tables.patterns[name], text):
+            places[name] = add_expression(program, nodes[name])
     words = {name: regex.to_chardfa(nodes[name], mode="fullmatch") for name in wanted}
-    groups = Groups(Seams(tables, scanner, words))
+    groups = Groups(Seams(tables, Scanner(program, places), words))
     weaver = Weaver(tables, groups, _express)
     options = [
         sequence([whole, *([] if (rest := groups.trailing(group)) == CharDfa.epsilon() else [_skipped(rest)])])

@@ -8,14 +8,16 @@ refused here too, with the position where it can be found. Left out: anything ab
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
 from lark import Lark, load_grammar
+from lark.common import LexerConf
 from lark.exceptions import UnexpectedInput, VisitError
-from lark.lexer import Pattern, TerminalDef
+from lark.lexer import ContextualLexer, Pattern, TerminalDef
 from lark.load_grammar import Grammar as LoadedGrammar
 from lark.tree import Tree
 
@@ -59,9 +61,10 @@ def read_grammar(text: str, start: str) -> Reading:
 
 
 def build_lalr(text: str, start: str) -> Lark:
-    """Build Lark's LALR parser with its contextual lexer; raise GrammarSyntaxError wherever Lark refuses the grammar.
+    """Build Lark's LALR parser with its contextual lexer, which has not looked at the terminals yet.
 
     Raises:
+        GrammarSyntaxError: Lark refuses the rules.
         LimitError: Lark would write out too many optional parts.
     """
     with errors_of_ours(text):
@@ -73,7 +76,20 @@ def build_lalr(text: str, start: str) -> Lark:
                 "alternatives",
                 size,
             )
-        return Lark(loaded, parser="lalr", lexer="contextual", start=start)
+        return Lark(
+            loaded, parser="lalr", lexer="contextual", start=start, _plugins={"ContextualLexer": _UncheckedLexer}
+        )
+
+
+class _UncheckedLexer(ContextualLexer):
+    """Lark's contextual lexer without its checks: comparing all terminals, for a warning, can take for ever."""
+
+    def __init__(
+        self, conf: LexerConf, states: dict[int, Collection[str]], always_accept: Collection[str] = ()
+    ) -> None:
+        unchecked = copy(conf)
+        unchecked.skip_validation = True
+        super().__init__(unchecked, states, always_accept)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ Left out: which terminals are looked for where (seams), and the parser (lalr).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,12 +18,13 @@ import numpy as np
 
 from structgen.errors import LimitError
 from structgen.grammar.chardfa import CharDfa
-from structgen.grammar.lark_grammar.program import Program, add_expression
+from structgen.grammar.lark_grammar.program import Program
 from structgen.grammar.lark_grammar.threads import EARLIER, SETTLED, Looks, Pending, Thread, Threads
-from structgen.grammar.regex import syntax
 from structgen.grammar.table import DEAD, IntArray
 
 MAX_STATES = 20_000
+MAX_PROMISE_STATES = 200
+"""Larger promises are not compared with others; that is only slower."""
 
 
 class Rest(NamedTuple):
@@ -56,20 +57,18 @@ class Reach:
 class Scanner:
     """The terminals of a grammar, and the states of a scan for any choice of them."""
 
-    def __init__(self, patterns: Mapping[str, syntax.Node]) -> None:
-        """Put all terminals into one program."""
-        program = Program()
-        self._place: dict[str, int] = {}
-        self._name: dict[int, str] = {}
-        for name, node in patterns.items():
-            self._place[name], done = add_expression(program, node)
-            self._name[done] = name
+    def __init__(self, program: Program, places: Mapping[str, tuple[int, int]]) -> None:
+        """Take a program of all terminals, and where each begins and is done."""
+        self._place = {name: start for name, (start, _) in places.items()}
+        self._name = {done: name for name, (_, done) in places.items()}
         self.threads = Threads(program)
         self.nothing = Rest(self.threads.no_text, frozenset(), SETTLED)
         self._states: list[tuple[tuple[Thread, ...], Rest]] = []
         self._number: dict[tuple[tuple[Thread, ...], Rest], int] = {}
         self._rows: dict[int, list[int]] = {}
         self._reach: dict[int, Reach] = {}
+        self._standing_for: dict[Rest, Rest] = {}
+        self._by_promise: dict[tuple[Looks, Hashable], Rest] = {}
 
     def open(self, names: Iterable[str], rest: Rest) -> int:
         """Return the state in which a scan for terminals begins, the first one being tried first."""
@@ -85,7 +84,7 @@ class Scanner:
             for thread in rest.forbidden
             if thread[0] == EARLIER or any(self.threads.takes(thread, column) for column in columns)
         )
-        return rest._replace(forbidden=forbidden)
+        return self._standing(rest._replace(forbidden=forbidden))
 
     def row(self, state: int) -> list[int]:
         """Return the next state by column, DEAD for none."""
@@ -102,7 +101,8 @@ class Scanner:
         found, above = [], set(rest.forbidden)
         for thread in waiting:
             if thread[0] in self._name:
-                found.append((self._name[thread[0]], Rest(rest.behind, frozenset(above), rest.owed | thread[1])))
+                after = Rest(rest.behind, frozenset(above), rest.owed | thread[1])
+                found.append((self._name[thread[0]], self._standing(after)))
                 above.add((EARLIER, thread[1]))
             else:
                 above.add(thread)
@@ -129,6 +129,35 @@ class Scanner:
     def language(self, table: IntArray, accepting: list[bool]) -> CharDfa:
         """Return the texts of a table over the columns of the scanner."""
         return CharDfa.build_over_classes(self.threads.starts, self.threads.class_of, table, accepting)
+
+    def _standing(self, rest: Rest) -> Rest:
+        """Return the promise that stands for all that the same texts keep; else each length of a name were one."""
+        if rest not in self._standing_for:
+            kept = self._kept(rest)
+            standing = rest if kept is None else self._by_promise.setdefault((rest.behind, kept), rest)
+            self._standing_for[rest] = standing
+        return self._standing_for[rest]
+
+    def _kept(self, rest: Rest) -> Hashable | None:
+        """Return what stands for the texts that keep a promise, None if it takes many states to tell."""
+        ahead = {column: self._step_rest(rest, column) for column in self.threads.columns}
+        broken = frozenset(column for column, after in ahead.items() if after is None)
+        if self.may_end(rest) and all(after is None or after[1:] == self.nothing[1:] for after in ahead.values()):
+            return broken  # settled by the next character, as most are
+        place = {rest: 0}
+        order, table = [rest], []
+        for state in order:  # grows while it is read
+            row = [DEAD] * self.threads.num_columns
+            for column in self.threads.columns:
+                after = self._step_rest(state, column)
+                if after is not None:
+                    row[column] = place.setdefault(after, len(order))
+                    if row[column] == len(order):
+                        order.append(after)
+            table.append(row)
+            if len(order) > MAX_PROMISE_STATES:
+                return None
+        return self.language(np.array(table, dtype=np.int32), [self.may_end(state) for state in order])
 
     def _intern(self, waiting: tuple[Thread, ...], rest: Rest) -> int:
         key = waiting, rest

@@ -35,7 +35,7 @@ def terminal_dfa(name: str, reading: Reading) -> Dfa:
             return literal(pattern.value.encode())
         except UnicodeEncodeError as error:
             raise _refusal(name, pattern, reading.text, "a lone surrogate is no text; remove it") from error
-    with _blamed(name, pattern, reading.text):
+    with blamed(name, pattern, reading.text):
         dfa = _pattern_dfa(pattern.to_regexp())
     if dfa.is_empty:
         reason = "no text matches it by itself; a look-around at its edge has nothing to look at"
@@ -47,9 +47,16 @@ def terminal_dfa(name: str, reading: Reading) -> Dfa:
 
 
 def pattern_node(name: str, pattern: Pattern, text: str) -> regex.Node:
-    """Return the syntax tree of a terminal's pattern; a refusal names the terminal and where it stands in the text."""
-    with _blamed(name, pattern, text):
-        return regex.parse(pattern.to_regexp(), dialect="python")
+    """Return the syntax tree of a terminal's pattern, for the contextual lexer.
+
+    Raises:
+        GrammarSyntaxError: it is not regular, or can match the empty text; with its place in the grammar's text.
+    """
+    with blamed(name, pattern, text):
+        node = regex.parse(pattern.to_regexp(), dialect="python")
+    if pattern.min_width == 0:
+        raise _refusal(name, pattern, text, "it can match the empty text, which Lark's lexers refuse; use '+' for '*'")
+    return node
 
 
 def terminal_expr(dfa: Dfa, name: str) -> Literal | Lexeme:
@@ -98,7 +105,7 @@ def shown(name: str, pattern: Pattern) -> str:
 
 
 @contextmanager
-def _blamed(name: str, pattern: Pattern, text: str) -> Iterator[None]:
+def blamed(name: str, pattern: Pattern, text: str) -> Iterator[None]:
     """Let errors name the terminal."""
     try:
         yield
