@@ -57,7 +57,10 @@ def lower_contextual(text: str, start: str) -> Grammar:
         for whole, group in weaver.whole()
     ]
     if not options:
-        raise UnsatisfiableError(f"no text at all is a {start!r} to Lark's contextual lexer")
+        raise UnsatisfiableError(
+            f"no text at all is a {start!r} to Lark's contextual lexer: a terminal takes what the rules need after it, "
+            f"or hides another one; let it end at the first chance (such as '*?' for '*'), or use lexer='dynamic'"
+        )
     return merge_rules({_TEXT: choice(options), **weaver.rules}, _TEXT)
 
 
