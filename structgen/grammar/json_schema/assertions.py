@@ -6,7 +6,7 @@ other types included; None where no keyword of the family is there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -14,13 +14,13 @@ from structgen.errors import GrammarSyntaxError, LimitError, shown
 from structgen.grammar import regex, regex_grammar
 from structgen.grammar.chardfa import CharDfa
 from structgen.grammar.json_schema import formats, strings
-from structgen.grammar.json_schema.arrays import ArrayShape
+from structgen.grammar.json_schema.arrays import ArrayShape, Contains
 from structgen.grammar.json_schema.document import JsonValue, Reader
 from structgen.grammar.json_schema.numbers import Bound, Digits, NumberShape, point
 from structgen.grammar.json_schema.objects import ObjectShape, Region
 from structgen.grammar.json_schema.shapes import ANY, Values, beside, exact_fraction, of_types
 from structgen.grammar.json_schema.strings import StringShape
-from structgen.grammar.json_schema.terms import ANYTHING, NOTHING, InexactError, Terms, both
+from structgen.grammar.json_schema.terms import ANYTHING, DOUBT, NOTHING, InexactError, Terms, both, either
 
 DIGITS = "x-structgen-digits"
 """Most digits that a number is written with: [integer part, fraction, both]. Our own, for Decimal and float."""
@@ -167,7 +167,7 @@ def _format(reader: Reader, name: str) -> StringShape:
 
 def read_arrays(reader: Reader, context: Context) -> Values | None:
     """Return what the array keywords admit."""
-    keywords = ("items", "prefixItems", "minItems", "maxItems", "contains", "minContains", "uniqueItems")
+    keywords = ("items", "prefixItems", "minItems", "maxItems", "contains", "minContains", "maxContains", "uniqueItems")
     if not any(keyword in reader for keyword in keywords):
         return None
     if isinstance(reader.schema.get("items"), list):
@@ -187,11 +187,11 @@ def read_arrays(reader: Reader, context: Context) -> Values | None:
     return beside(Values(arrays=() if closed is None else (closed,)), "array")
 
 
-def _contains(reader: Reader, context: Context) -> tuple[Terms, int] | None:
-    count = reader.count("minContains", 1)
-    if "contains" not in reader or not count:
-        return None
-    return context.terms(reader.place("contains")), count
+def _contains(reader: Reader, context: Context) -> tuple[Contains, ...]:
+    low, high = reader.count("minContains", 1), reader.count("maxContains")
+    if "contains" not in reader or (not low and high is None):
+        return ()
+    return (Contains(context.terms(reader.place("contains")), low or 0, high),)
 
 
 def _flag(reader: Reader, keyword: str) -> bool:
@@ -217,7 +217,8 @@ def read_objects(reader: Reader, context: Context) -> Values | None:
     for name in declared:
         for keys, value in patterns:
             if keys.possible.matches(name):
-                declared[name] = both(declared[name], value)
+                wanted = value if keys.sure.matches(name) else either(value, DOUBT)
+                declared[name] = both(declared[name], wanted)
     base = ObjectShape(
         properties=tuple(declared.items()),
         regions=_regions(patterns, _additional(reader, context)),
@@ -238,22 +239,21 @@ def _additional(reader: Reader, context: Context) -> Terms:
 
 
 def _regions(patterns: list[tuple[Pattern, Terms]], additional: Terms) -> tuple[Region, ...]:
-    """Split all keys by the patterns; what none matches is additional; what is in doubt is left out."""
+    """Split all keys by the patterns; what none matches is additional; what is in doubt is never written."""
     if not patterns:
         return () if additional == NOTHING else (Region(None, additional),)
-    found: list[Region] = []
-    rest = CharDfa.any_text()
+    doubtful = CharDfa.empty()
+    # The keys that match the same patterns, and what these say of the value; None where none says anything.
+    kinds: list[tuple[CharDfa, Terms | None]] = [(CharDfa.any_text(), None)]
     for keys, value in patterns:
-        split: list[Region] = []
-        for region in found:
-            inside = Region(keys.sure, value).intersect(region)
-            outside = (region.keys or CharDfa.any_text()).difference(keys.possible)
-            split += [] if inside is None else [inside]
-            split += [] if outside.is_empty else [Region(outside, region.value)]
-        fresh = keys.sure.intersection(rest)
-        rest = rest.difference(keys.possible)
-        found = split + ([] if fresh.is_empty or value == NOTHING else [Region(fresh, value)])
-    return tuple(found) + (() if rest.is_empty or additional == NOTHING else (Region(rest, additional),))
+        doubtful = doubtful.union(keys.possible.difference(keys.sure))
+        inside = [(keys.sure.intersection(kind), both(terms or ANYTHING, value)) for kind, terms in kinds]
+        outside = [(kind.difference(keys.possible), terms) for kind, terms in kinds]
+        kinds = [(kind, terms) for kind, terms in (*inside, *outside) if not kind.is_empty]
+    if not doubtful.is_empty:
+        kinds = [(kind.difference(doubtful), terms) for kind, terms in kinds] + [(doubtful, DOUBT)]
+    regions = [Region(kind, additional if terms is None else terms) for kind, terms in kinds if not kind.is_empty]
+    return tuple(region for region in regions if region.value != NOTHING)
 
 
 def _named(reader: Reader, context: Context) -> ObjectShape:
@@ -267,11 +267,16 @@ def _named(reader: Reader, context: Context) -> ObjectShape:
         keys = strings.language(found)
     except InexactError as error:
         raise reader.refuse(error.keyword, error.reason) from None
-    # A region without keys stays, so that nobody takes the shape for an exact one and negates it.
-    return ObjectShape(regions=(Region(keys, ANYTHING),))
+    if keys is None:
+        return ObjectShape()
+    if any(not shape.exact for shape in found):
+        return ObjectShape(regions=(Region(keys, ANYTHING), Region(keys.complement(), DOUBT)))
+    doubtful = strings.possible_language(found).difference(keys)
+    outside = () if doubtful.is_empty else (Region(doubtful, DOUBT),)
+    return ObjectShape(regions=(() if keys.is_empty else (Region(keys, ANYTHING),)) + outside)
 
 
-def everything(parts: list[Values | None]) -> Values:
+def everything(parts: Iterable[Values | None]) -> Values:
     """Return the values that each part admits."""
     found = ANY
     for part in parts:

@@ -99,6 +99,10 @@ class Emitter:
         arrays = [array_rule(self, shape, layout) for shape in values.arrays]
         return choose(arrays + [object_rule(self, shape, layout) for shape in values.objects])
 
+    def has_no_value(self, terms: Terms) -> bool:
+        """Tell whether it is certain that no value satisfies a conjunction."""
+        return self.solver.is_empty(terms)
+
     def finite_values(self, terms: Terms) -> tuple[bytes, ...] | None:
         """Return the spellings of all values of a conjunction; None where they are not few scalars."""
         values = self.solver.values(terms)

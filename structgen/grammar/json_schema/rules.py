@@ -23,5 +23,8 @@ class Rules(Protocol):
     def rule(self, body: Callable[[], ir.Expr], /) -> ir.Reference:
         """Return a reference to a new rule, whose body is made later."""
 
+    def has_no_value(self, terms: Terms, /) -> bool:
+        """Tell whether it is certain that no value satisfies a conjunction."""
+
     def finite_values(self, terms: Terms, /) -> tuple[bytes, ...] | None:
         """Return the spellings of all values of a conjunction; None where they are not few scalars."""

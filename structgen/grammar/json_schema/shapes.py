@@ -21,7 +21,7 @@ from structgen.grammar.json_schema.objects import ObjectShape
 from structgen.grammar.json_schema.strings import StringShape
 from structgen.grammar.json_schema.terms import NOTHING, InexactError, constant
 
-MAX_SHAPES = 20_000
+MAX_SHAPES = 5_000
 TYPES = ("null", "boolean", "number", "string", "array", "object")
 
 

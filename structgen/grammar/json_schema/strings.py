@@ -155,6 +155,18 @@ def language(shapes: Iterable[StringShape]) -> CharDfa | None:
     return found
 
 
+def possible_language(shapes: Iterable[StringShape]) -> CharDfa:
+    """Return the strings that are in the union by some reading of the keywords, as one DFA over code points.
+
+    Raises:
+        InexactError: as in `language`.
+    """
+    found = CharDfa.empty()
+    for shape in shapes:
+        found = found.union(_bounded(replace(shape, language=shape._upper), "propertyNames"))
+    return found
+
+
 def lower_string(shape: StringShape) -> ir.Lexeme:
     """Return the lexeme of a shape that is no list of words, both quotes included."""
     if shape.language is not None and shape.plain:

@@ -8,26 +8,31 @@ nonterminal iff they hold the same terms.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from structgen.grammar.json_schema.document import JsonValue
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Term:
-    """One atom: a subschema of the document, a constant, or (neither) what no value satisfies.
+    """One atom: a subschema of the document, a constant, a union, or (none of these) what no value satisfies.
 
     Attributes:
-        pointer: JSON pointer of the subschema, in URI fragment form; of the constant: where it stands.
+        pointer: JSON pointer of the subschema, in URI fragment form; of the constant or union: where it stands.
         value: JSON text of the constant, "" for a subschema.
         negated: whether the complement is meant.
         never: True for the term that nothing satisfies.
+        doubtful: True for the term of which it is not known what satisfies it, because two readings of a keyword
+            differ; nothing that has to satisfy it, or not to, is ever written.
+        options: the conjunctions of a union, sorted.
     """
 
     pointer: str
     value: str = ""
     negated: bool = False
     never: bool = False
+    doubtful: bool = False
+    options: tuple[tuple[Term, ...], ...] = ()
 
 
 Terms = frozenset[Term]
@@ -35,6 +40,7 @@ Terms = frozenset[Term]
 
 ANYTHING: Terms = frozenset()
 NOTHING: Terms = frozenset({Term("", never=True)})
+DOUBT: Terms = frozenset({Term("", doubtful=True)})
 
 
 def both(first: Terms, second: Terms) -> Terms:
@@ -53,7 +59,29 @@ def negations(terms: Terms) -> tuple[Terms, ...]:
     """Return conjunctions whose union is the complement of a conjunction."""
     if terms == NOTHING:
         return (ANYTHING,)
-    return tuple(frozenset({Term(t.pointer, t.value, not t.negated)}) for t in sorted(terms))
+    return tuple(frozenset({t if t.doubtful else replace(t, negated=not t.negated)}) for t in sorted(terms))
+
+
+def either(*parts: Terms) -> Terms:
+    """Return the conjunction of the one term that stands for a union."""
+    distinct = sorted({tuple(sorted(part)) for part in parts if part != NOTHING})
+    if not distinct:
+        return NOTHING
+    if () in distinct:
+        return ANYTHING
+    if len(distinct) == 1:
+        return frozenset(distinct[0])
+    return frozenset({Term(distinct[0][0].pointer, options=tuple(distinct))})
+
+
+def negation(terms: Terms) -> Terms:
+    """Return the conjunction of the one term that stands for the complement of a conjunction."""
+    return either(*negations(terms))
+
+
+def is_doubtful(terms: Terms) -> bool:
+    """Tell whether it is not known what satisfies a conjunction."""
+    return any(term.doubtful or any(is_doubtful(frozenset(option)) for option in term.options) for term in terms)
 
 
 class InexactError(Exception):

@@ -1,0 +1,153 @@
+"""Objects of which more has to be known than the next declared key: how many keys, and which of the needs are met.
+
+A need for a value under some undeclared key is met by a key after which no other key of the kind comes: a reader
+keeps the last of equal keys, so nothing that follows can take the value back. So that key is written last of its kind.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from structgen.errors import LimitError
+from structgen.grammar import ir
+from structgen.grammar.json_schema.layout import choose, join
+from structgen.grammar.json_schema.members import Member, Met, Plan
+from structgen.grammar.json_schema.rules import Rules
+from structgen.grammar.json_schema.terms import InexactError
+
+MAX_ANY_ORDER = 8
+_MAX_COUNTED = 4096
+
+_Before = dict[tuple[int, Met], ir.Expr]
+"""The texts up to some member: by the number of keys written, as far as it matters, and the needs still to be met."""
+
+
+def counted(rules: Rules, plan: Plan) -> ir.Expr:
+    """Return the objects in declared order."""
+    if plan.others and plan.low > plan.num_required + 1:
+        raise InexactError(
+            "minProperties", "would need several undeclared keys, which could be equal; declare or require the keys"
+        )
+    if len(plan.witnessed) > 1:
+        raise _several_values()
+    top = len(plan.members) if plan.is_counted else 1
+    before: _Before = {(0, frozenset(range(plan.num_needs))): ir.Literal(b"")}
+    for member in plan.members:
+        before = _after_member(rules, plan, member, before, top)
+        if len(before) * len(plan.members) > _MAX_COUNTED:
+            size = len(before) * len(plan.members)
+            raise LimitError("too many properties are counted or decided on together; require some", "cases", size)
+    tail = _Tail(rules, plan)
+    options = []
+    for (count, missing), text in before.items():
+        low, high = max(plan.low - count, 0), None if plan.high is None else plan.high - count
+        options += tail.first(missing, low, high) if count == 0 else [join(text, tail.after(missing, None, low, high))]
+    return choose(options)
+
+
+def _several_values() -> InexactError:
+    return InexactError(
+        "additionalProperties",
+        "cannot be negated here, where several undeclared keys would need certain values; declare the keys, or give "
+        "the branches a required property with different constants",
+    )
+
+
+def _after_member(rules: Rules, plan: Plan, member: Member, before: _Before, top: int) -> _Before:
+    found: dict[tuple[int, Met], list[ir.Expr]] = {}
+    for (count, missing), text in before.items():
+        if not member.is_required:
+            found.setdefault((count, missing), []).append(text)
+        if plan.high is None or count < plan.high:
+            for pair, met in member.pairs:
+                longer = join(text, plan.after_comma(pair)) if count else plan.opened(pair)
+                found.setdefault((min(count + 1, top), missing - met), []).append(longer)
+    return {key: texts[0] if len(texts) == 1 else rules.rule(partial(choose, texts)) for key, texts in found.items()}
+
+
+class _Tail:
+    """What follows the declared keys of one object."""
+
+    def __init__(self, rules: Rules, plan: Plan) -> None:
+        self._rules = rules
+        self._plan = plan
+        self._made: dict[tuple[Met, int | None, int, int | None], ir.Expr] = {}
+
+    def first(self, missing: Met, low: int, high: int | None) -> list[ir.Expr]:
+        """Return the objects without declared keys."""
+        plan = self._plan
+        options = [plan.nothing] if low == 0 and not missing else []
+        if high != 0:
+            options += [plan.opened(pair, then) for pair, then in self._ways(missing, None, low, high)]
+        return options
+
+    def after(self, missing: Met, locked: int | None, low: int, high: int | None) -> ir.Expr:
+        """Return the ends of objects, after at least one key.
+
+        Args:
+            missing: the needs still to be met.
+            locked: the need that was met by a value, so that none of its keys may follow.
+            low: least number of keys to come.
+            high: greatest number of keys to come, None for no bound.
+        """
+        if not missing:
+            return join(self._plan.more(low, high, without=locked), self._plan.closing)
+        key = missing, locked, low, high
+        if key not in self._made:
+            self._made[key] = self._rules.rule(partial(self._body, *key))
+        return self._made[key]
+
+    def _body(self, missing: Met, locked: int | None, low: int, high: int | None) -> ir.Expr:
+        here = None if high == 0 else self._made[missing, locked, low, high]
+        ways = [(self._plan.after_comma(p), then) for p, then in self._ways(missing, locked, low, high)] if here else []
+        loops = [pair for pair, then in ways if then == here]
+        exits: list[ir.Expr] = [join(pair, then) for pair, then in ways if then != here]
+        return join(ir.Repeat(choose(loops), 0, None), choose(exits)) if loops else choose(exits)
+
+    def _ways(self, missing: Met, locked: int | None, low: int, high: int | None) -> list[tuple[ir.Expr, ir.Expr]]:
+        """Return the next key with its value, and the end after it."""
+        low, high = max(low - 1, 0), None if high is None else high - 1
+        found = []
+        for other in self._plan.others:
+            if locked is not None and locked in other.inside:
+                continue
+            found.append((other.pair, self.after(missing - other.met, locked, low, high)))
+            for need, pair in other.witnesses:
+                if need in missing:
+                    found.append((pair, self.after(missing - other.met - {need}, need, low, high)))
+        return found
+
+
+def any_order(rules: Rules, plan: Plan) -> ir.Expr:
+    """Return the objects whose declared keys come in any order: one rule per set of keys written."""
+    size = len(plan.members)
+    if size > MAX_ANY_ORDER:
+        raise InexactError("properties", f"in any order are supported up to {MAX_ANY_ORDER}; use the declared order")
+    if plan.others and plan.is_counted:
+        raise InexactError("minProperties", "cannot be counted in any order beside open keys; use the declared order")
+    if plan.witnessed:
+        raise _several_values()
+    required = frozenset(i for i, member in enumerate(plan.members) if member.is_required)
+    high = size if plan.high is None else plan.high
+    made: dict[tuple[Met, Met], ir.Expr] = {}
+
+    def may_end(used: Met, missing: Met) -> bool:
+        return required <= used and len(used) >= plan.low and not missing
+
+    def ways(used: Met, missing: Met) -> list[tuple[ir.Expr, Met, Met]]:
+        fresh = [i for i in range(size) if i not in used and len(used) < high]
+        found = [(pair, used | {i}, missing - met) for i in fresh for pair, met in plan.members[i].pairs]
+        return found + [(other.pair, used, missing - other.met) for other in plan.others]
+
+    def body(used: Met, missing: Met) -> ir.Expr:
+        options = [plan.closing] if may_end(used, missing) else []
+        return choose(options + [plan.after_comma(pair, after(*then)) for pair, *then in ways(used, missing)])
+
+    def after(used: Met, missing: Met) -> ir.Expr:
+        if (used, missing) not in made:
+            made[used, missing] = rules.rule(lambda: body(used, missing))
+        return made[used, missing]
+
+    start = frozenset[int](), frozenset(range(plan.num_needs))
+    options = [plan.nothing] if may_end(*start) else []
+    return choose(options + [plan.opened(pair, after(*then)) for pair, *then in ways(*start)])
