@@ -365,6 +365,7 @@ def test_ctrl_c_is_one_line() -> None:
     """Who interrupts a command gets one line and exit code 130; here while it waits for its prompt."""
     code = (
         "import io, os, signal, sys, time\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a job in the background begins without it
         "class Stdin(io.RawIOBase):\n"
         "    readable = lambda self: True\n"
         "    def readall(self): os.kill(os.getpid(), signal.SIGINT); time.sleep(60)\n"
