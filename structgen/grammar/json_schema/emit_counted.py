@@ -126,7 +126,11 @@ def any_order(rules: Rules, plan: Plan) -> ir.Expr:
     if plan.others and plan.is_counted:
         raise InexactError("minProperties", "cannot be counted in any order beside open keys; use the declared order")
     if plan.witnessed:
-        raise _several_values()
+        raise InexactError(
+            "additionalProperties",
+            "cannot be negated in any order: an undeclared key with a certain value has to come last; declare the key, "
+            "or use the declared order",
+        )
     required = frozenset(i for i, member in enumerate(plan.members) if member.is_required)
     high = size if plan.high is None else plan.high
     made: dict[tuple[Met, Met], ir.Expr] = {}

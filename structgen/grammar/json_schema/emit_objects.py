@@ -19,7 +19,7 @@ from structgen.grammar.json_schema.rules import Rules
 def object_rule(rules: Rules, shape: ObjectShape, layout: Layout) -> ir.Expr:
     """Return the expression for the objects of a shape."""
     plan = make_plan(rules, shape, layout)
-    if rules.any_order and plan.members and (len(plan.members) > 1 or plan.others):
+    if rules.any_order and (plan.witnessed or (plan.members and (len(plan.members) > 1 or plan.others))):
         return any_order(rules, plan)
     if plan.is_counted or plan.num_needs:
         return counted(rules, plan)

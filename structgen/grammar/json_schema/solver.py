@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 
 from structgen.errors import LimitError, UnsupportedSchemaError
 from structgen.grammar.json_schema import assertions, shapes
@@ -80,7 +80,7 @@ class Solver:
                 if term.negated and not term.options:
                     found = self._less(found, self._values_of(replace(term, negated=False)), term.pointer)
                 else:
-                    found = self._guarded(term.pointer, partial(found.intersect, self._values_of(term)))
+                    found = self._joined(term.pointer, found, self._values_of(term))
             self._known[terms] = found
         return self._known[terms]
 
@@ -173,7 +173,7 @@ class Solver:
         if any(keyword in reader for keyword in UNEVALUATED):
             return self._evaluation.values(pointer)
         parts = [self.asserted(reader), *self._dependent(reader), *self._combined(reader)]
-        return self._conditional(reader, self._guarded(pointer, lambda: assertions.everything(parts)))
+        return self._conditional(reader, reduce(partial(self._joined, pointer), parts))
 
     def reader(self, pointer: str) -> Reader | bool:
         """Return the keywords at a pointer, as ones of 2020-12, or the boolean that stands there."""
@@ -266,13 +266,13 @@ class Solver:
         if "if" not in reader or ("then" not in reader and "else" not in reader):
             return found
         condition = reader.place("if")
-        # Where one branch is missing, both may overlap: what it would add is in the other one.
-        met, unmet = found, self.without(found, condition) if "then" in reader else found
-        if "else" in reader:
-            met = self.shared(met, self._at(condition), condition)
-            unmet = self.shared(unmet, self._at(reader.place("else")), reader.place("else"))
+        met, unmet = self.shared(found, self._at(condition), condition), found
         if "then" in reader:
             met = self.shared(met, self._at(reader.place("then")), reader.place("then"))
+            unmet = self.without(found, condition)
+        # Without `then` both may overlap: no complement is needed.
+        if "else" in reader:
+            unmet = self.shared(unmet, self._at(reader.place("else")), reader.place("else"))
         return met.union(unmet)
 
     def _at(self, pointer: str) -> Values:
@@ -333,6 +333,12 @@ class Solver:
         return SelfReferenceError(
             pointer, "$ref", "leads back to itself without an array or object between; nothing is defined"
         )
+
+    def _joined(self, pointer: str, first: Values, second: Values) -> Values:
+        """Return the values in both; where many shapes meet many, only those that may have values."""
+        if min(len(first.objects), len(second.objects)) > 1 or min(len(first.arrays), len(second.arrays)) > 1:
+            return self.shared(first, second, pointer)
+        return self._guarded(pointer, partial(first.intersect, second))
 
     def items_are_seen(self, pointer: str) -> bool:
         """Tell whether contains looks at items, in the dialect at a pointer."""
