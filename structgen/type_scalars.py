@@ -18,6 +18,7 @@ from pydantic import EncodedStr, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import SchemaValidator, core_schema
 
+from structgen.grammar.json_schema.formats import find_format
 from structgen.type_names import refused
 
 DIGITS = "x-structgen-digits"
@@ -209,10 +210,20 @@ class ScalarSchemas(GenerateJsonSchema):
                 raise refused("ImportString", "use Literal or an Enum of the names that may be imported")
             if name in ("pattern_either_validator", "pattern_str_validator", "pattern_bytes_validator"):
                 raise refused("re.Pattern", "use str, and compile it when you have it")
-        return super().generate_inner(schema)
+        return _readable(super().generate_inner(schema))
 
 
 _LENGTHS = {"min_length": "minLength", "max_length": "maxLength"}
+
+
+def _readable(found: JsonSchemaValue) -> JsonSchemaValue:
+    """Hold a text to what pydantic reads of its format, which may be less than the standard's."""
+    name = found.get("format")
+    if name == "email":
+        return {**found, "format": "mailbox"}
+    if isinstance(name, str) and find_format(name) is None:
+        raise refused(f"the format {name!r}", "its texts are not known here; use str with a pattern")
+    return found
 
 
 def _leaf(schema: Any) -> str:
@@ -243,7 +254,7 @@ def _url(schemes: Iterable[str] | None) -> JsonSchemaValue:
     named = [re.escape(scheme).replace("\\-", "-") for scheme in schemes if scheme != "file"]
     if not named:
         raise refused("a file URL", "use Path")
-    return {"type": "string", "format": "uri", "pattern": f"^(?:{'|'.join(named)})://"}
+    return {"type": "string", "format": "host-url", "pattern": f"^(?:{'|'.join(named)})://"}
 
 
 def _longest(schema: Mapping[str, Any]) -> JsonSchemaValue:
@@ -299,7 +310,7 @@ def _with_offset(name: str, constraint: object) -> str:
         raise refused(f"a {name} with one offset of {constraint} seconds", "use AwareDatetime, or leave the offset out")
     if constraint is None:
         return f"any-{name}"
-    return name if constraint == "aware" else f"naive-{name}"
+    return f"aware-{name}" if constraint == "aware" else f"naive-{name}"
 
 
 def _plain_number(bound: Decimal) -> int | float:

@@ -12,9 +12,12 @@ import math
 import random
 import re
 import uuid
+import warnings
 from collections.abc import Callable
+from email.headerregistry import Address
 from typing import Any
 
+import idna
 import jsonschema
 import numpy as np
 
@@ -41,14 +44,19 @@ def is_date(text: str) -> bool:
 
 @_check("time")
 def is_time(text: str) -> bool:
-    """Check by datetime; the offset must be there."""
-    return datetime.time.fromisoformat(text).tzinfo is not None and re.match(r"\d\d:\d\d:\d\d", text) is not None
+    """Check by datetime; the offset must be there. A second 60 must be the one after 23:59:59 in UTC."""
+    found = re.fullmatch(r"(\d\d:\d\d:)(\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)", text.upper(), re.ASCII)
+    if found is None:
+        return False
+    clock = datetime.time.fromisoformat(found[1] + ("59" if found[2] == "60" else found[2]) + found[3])
+    moment = datetime.datetime.combine(datetime.date(2000, 1, 2), clock).astimezone(datetime.UTC)
+    return found[2] != "60" or (moment.hour, moment.minute) == (23, 59)
 
 
 @_check("date-time")
 def is_date_time(text: str) -> bool:
     """Check the date and the time apart."""
-    day, _, clock = text.partition("T")
+    day, _, clock = text.upper().partition("T")
     return is_date(day) and is_time(clock)
 
 
@@ -76,6 +84,76 @@ def is_hostname(text: str) -> bool:
     """Check the labels one by one."""
     labels = text.split(".")
     return len(text) <= 253 and all(re.fullmatch(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)", label) for label in labels)
+
+
+@_check("idn-hostname")
+def is_idn_hostname(text: str) -> bool:
+    """Check by the package idna, whose errors are ValueErrors."""
+    return len(idna.encode(text)) <= 253 and not text.endswith(".")
+
+
+@_check("email")
+def is_email(text: str) -> bool:
+    """Check by the parser of email headers, and the lengths by hand."""
+    if Address(addr_spec=text).addr_spec != text:
+        return False
+    local, _, domain = text.rpartition("@")
+    return len(local) <= 64 and len(text) <= 254 and (domain.startswith("[") or is_hostname(domain))
+
+
+@_check("idn-email")
+def is_idn_email(text: str) -> bool:
+    """Check the part before the @ by its bytes, the part after it as a hostname."""
+    local, _, domain = text.rpartition("@")
+    if len(local.encode()) > 64 or re.search(r"""^\.|\.\.|\.$|[\x00- "(),:;<>@\[\\\]\x7f]""", local):
+        return False
+    return local != "" and (domain.startswith("[") or is_hostname(domain) or is_idn_hostname(domain))
+
+
+@_check("uri")
+def is_uri(text: str) -> bool:
+    """Check characters, percent signs, and the parts that urllib finds."""
+    return text.isascii() and is_iri(text)
+
+
+@_check("uri-reference")
+def is_uri_reference(text: str) -> bool:
+    """Check the same, the scheme left open."""
+    return text.isascii() and is_iri_reference(text)
+
+
+@_check("iri")
+def is_iri(text: str) -> bool:
+    """Check that there is a scheme before all else."""
+    return re.match("[A-Za-z][A-Za-z0-9+.-]*:", text) is not None and is_iri_reference(text)
+
+
+@_check("iri-reference")
+def is_iri_reference(text: str) -> bool:
+    """Check characters, percent signs, and the parts by the expression of RFC 3986, appendix B."""
+    if re.search(r"""%(?![0-9A-Fa-f]{2})|[\x00- "<>\\^`{|}\x7f-\x9f]|#.*#""", text):
+        return False
+    found = re.fullmatch(r"(?:([^:/?#]+):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", text)
+    if found is None or any("[" in (found[part] or "") or "]" in (found[part] or "") for part in (1, 3, 4, 5)):
+        return False
+    if found[1] is not None and not re.fullmatch("[A-Za-z][A-Za-z0-9+.-]*", found[1]):
+        return False
+    user, _, host = (found[2] or "").rpartition("@")
+    host = re.sub(":[0-9]*$", "", host) if not host.endswith("]") else host
+    if host.startswith("[") and host.endswith("]"):
+        return "[" not in user and (bool(re.match(r"\[[vV][0-9A-Fa-f]+\.", host)) or is_ipv6(host[1:-1]))
+    return not re.search("[:@\\[\\]]", host) and not re.search("[@\\[\\]]", user)
+
+
+@_check("regex")
+def is_regex(text: str) -> bool:
+    """Check by `re`, whose errors are made ValueErrors."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        try:
+            return re.compile(text) is not None
+        except re.error as error:
+            raise ValueError(text) from error
 
 
 def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

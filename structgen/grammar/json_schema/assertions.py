@@ -108,13 +108,15 @@ def read_strings(reader: Reader) -> Values | None:
     """Return what the string keywords admit."""
     low, high = reader.count("minLength"), reader.count("maxLength")
     pattern, name = reader.text("pattern"), reader.text("format")
-    if low is None and high is None and pattern is None and name is None:
+    # A format that is not known is an annotation.
+    form = None if name is None else formats.format_shape(name)
+    if low is None and high is None and pattern is None and form is None:
         return None
     shape: StringShape | None = StringShape(low=low or 0, high=high)
     if pattern is not None and shape is not None:
         shape = shape.intersect(_pattern_shape(reader, pattern))
-    if name is not None and shape is not None:
-        shape = shape.intersect(_format(reader, name))
+    if form is not None and shape is not None:
+        shape = shape.intersect(form)
     kept = () if shape is None or (shape.is_empty and shape.exact) else (shape,)
     return beside(Values(strings=kept), "string")
 
@@ -155,14 +157,6 @@ def pattern_language(reader: Reader, keyword: str, pattern: str) -> Pattern:
         # Python cannot read it (a property class, say), so nothing that is read by its rules can differ.
         return Pattern(found, found)
     return Pattern(found.intersection(other), found.union(other))
-
-
-def _format(reader: Reader, name: str) -> StringShape:
-    language = formats.format_language(name)
-    if language is None:
-        known = ", ".join(formats.FORMATS)
-        raise reader.refuse("format", f"{shown(name)} is not one of the formats asserted here ({known}); use pattern")
-    return StringShape(language, exact=formats.is_exact(name), plain=formats.is_plain(name))
 
 
 def read_arrays(reader: Reader, context: Context) -> Values | None:

@@ -91,7 +91,9 @@ def _less(shapes: tuple[S, ...], other: S, is_hollow: Callable[[S], bool], keywo
             found[shape] = None
             continue
         if not other.is_exact:
-            raise InexactError(keyword, "cannot be negated here: what is read of it is narrower than the standard")
+            raise InexactError(
+                keyword, "cannot be negated here: what is read of it is narrower than the standard; use pattern"
+            )
         if shared == shape:
             continue
         pieces = other.complement() if pieces is None else pieces

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from structgen.errors import LimitError, StructgenError, UnsatisfiableError, UnsupportedSchemaError
+from structgen.errors import LimitError, StructgenError, UnsatisfiableError, UnsupportedSchemaError, shown
 from structgen.findings import Explanation, Finding, FindingStatus
 from structgen.grammar import ir
 from structgen.grammar.json_schema import lower_schema
@@ -25,7 +25,7 @@ from structgen.grammar.json_schema.document import (
     parse_schema,
 )
 from structgen.grammar.json_schema.emit import PropertyOrder
-from structgen.grammar.json_schema.formats import FORMATS, PYTHON_FORMATS
+from structgen.grammar.json_schema.formats import find_format
 from structgen.grammar.json_schema.keywords import ADDRESSES, own_words
 from structgen.grammar.json_schema.prune import prune
 from structgen.grammar.json_schema.resources import REFERENCES, Document
@@ -290,19 +290,22 @@ class _Survey:
         if pointer not in self._started:
             return "unreached", "not looked at: other parts are refused" if self._refused else "no text depends on it"
         status, note = status_of(name, self._schema(pointer), self._dialect(pointer))
-        if status == "exact" and (advice := _narrowed(name, value)):
-            return "narrower", advice
+        if status == "exact" and (verdict := _less_than_exact(name, value)):
+            return verdict
         return status, note or own_words(name, value)
 
 
-def _narrowed(name: str, value: JsonValue) -> str:
-    """Return what is written of a keyword where that is not all that it allows, "" where it is."""
+def _less_than_exact(name: str, value: JsonValue) -> Verdict | None:
+    """Return what became of a keyword whose value makes it less than exact, None where it does not."""
     if name == "format" and isinstance(value, str):
-        row = FORMATS.get(value) or PYTHON_FORMATS.get(value)
-        return "" if row is None or row.exact else f"written: {row.note}"
+        row = find_format(value)
+        if row is None:
+            return "annotation", f"the format {shown(value)} is not known, so it is not asserted; use pattern"
+        return None if row.exact else ("narrower", f"written: {row.note}")
     patterns = [value] if name == "pattern" else []
     if name == "patternProperties" and isinstance(value, dict):
         patterns += value
     if any(_DISPUTED.search(_ANYTHING.sub("", str(pattern))) for pattern in patterns):
-        return "ECMA-262 and Python read a class or an edge in it differently; only what fits both is written"
-    return ""
+        differing = "ECMA-262 and Python read a class or an edge in it differently; only what fits both is written"
+        return "narrower", differing
+    return None

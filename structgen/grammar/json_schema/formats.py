@@ -1,8 +1,9 @@
 """String formats, as assertions: each a regular expression that accepts nothing invalid.
 
-Where a format is narrower than its standard the table says so; such a format is never negated. A value
-that one of these accepts is also accepted by pydantic for the matching Python type (so no second 60, no
-year 0000, bounded fractions and durations). Left out: formats that no row names; they are refused.
+Where what is written is less than the standard allows, the table says so; the complement of such a format is that
+of what it could be at most, or refused where that is not known. A format that no row names is an annotation. What
+one of the rows for Python types accepts is also accepted by pydantic for the matching type (so no second 60, no year
+0000, bounded fractions and durations). Left out: the standards' grammars (format_patterns).
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from structgen.grammar import regex
-from structgen.grammar.chardfa import CharDfa
+from structgen.grammar.json_schema import format_patterns as patterns
+from structgen.grammar.json_schema.format_patterns import DATE, HEX, IPV4, IPV6, OFFSET, uuid
+from structgen.grammar.json_schema.format_tables import language
+from structgen.grammar.json_schema.strings import StringShape
 
 
 class Format(NamedTuple):
@@ -21,54 +24,88 @@ class Format(NamedTuple):
         pattern: ECMA-262 pattern of the whole text.
         exact: whether that is all of the standard's language.
         note: what to know about it.
-        max_length: greatest length, None where the pattern says it all.
+        possible: pattern of the texts that can be valid at all, "" where it is the same or not known.
+        max_length: greatest number of code points, None where the pattern says it all.
         plain: whether its texts need no escapes, and are written without.
     """
 
     pattern: str
     exact: bool
     note: str
+    possible: str = ""
     max_length: int | None = None
     plain: bool = True
 
 
-def _groups(low: int, high: int) -> str:
-    """Return between low and high groups of hexadecimal digits with colons between them."""
-    if high <= 0:
-        return ""
-    group = "[0-9A-Fa-f]{1,4}"
-    more = f"{group}(?::{group}){{{max(low, 1) - 1},{high - 1}}}"
-    return more if low > 0 else f"(?:{more})?"
+FORMATS: dict[str, Format] = {
+    "date": Format(
+        DATE, exact=False, note="RFC 3339: years 0001 to 9999, leap years exact", possible=patterns.DATE_OR_YEAR_0
+    ),
+    "time": Format(
+        patterns.TIME,
+        exact=False,
+        note="RFC 3339: with offset; second 60 only where it is 23:59:60 in UTC, and the offset in half hours",
+        possible=patterns.TIME_OR_ANY_60,
+    ),
+    "date-time": Format(
+        patterns.DATE_TIME,
+        exact=False,
+        note="RFC 3339: a date, T, a time; leap seconds at offsets of whole hours",
+        possible=patterns.DATE_TIME_OR_ANY_60,
+    ),
+    "duration": Format(patterns.duration("[0-9]+"), exact=True, note="RFC 3339, appendix A"),
+    "uuid": Format(uuid(HEX, HEX), exact=True, note="RFC 9562, either case"),
+    "ipv4": Format(IPV4, exact=True, note="RFC 2673: dotted quad without leading zeros"),
+    "ipv6": Format(IPV6, exact=True, note="RFC 4291 text forms, no zone"),
+    "hostname": Format(
+        patterns.HOSTNAME,
+        exact=False,
+        note="RFC 1123: no A-labels (`xn--`), whose validity no automaton can see",
+        possible=patterns.HOSTNAME_OR_RESERVED,
+        max_length=patterns.MAX_NAME,
+    ),
+    "idn-hostname": Format(
+        patterns.IDN_HOSTNAME,
+        exact=False,
+        note="RFC 5890: hostnames, and up to 4 labels of 11 letters that are Latin, Greek, Cyrillic, Devanagari, Han, "
+        "Kana, Hangul, Hebrew or Arabic",
+        max_length=patterns.MAX_NAME,
+        plain=False,
+    ),
+    "email": Format(
+        patterns.EMAIL,
+        exact=False,
+        note="RFC 5321: nothing in quotes, literals only of IP addresses",
+        possible=patterns.WITH_AT,
+        max_length=patterns.MAX_MAILBOX,
+    ),
+    "idn-email": Format(
+        patterns.IDN_EMAIL,
+        exact=False,
+        note="RFC 6531: an email, with idn-hostnames and with at most 16 characters of any script before the @",
+        possible=patterns.WITH_AT,
+        max_length=patterns.MAX_MAILBOX,
+        plain=False,
+    ),
+    "uri": Format(patterns.URI.absolute, exact=True, note="RFC 3986"),
+    "uri-reference": Format(patterns.URI.either, exact=True, note="RFC 3986"),
+    "iri": Format(patterns.IRI.absolute, exact=True, note="RFC 3987", plain=False),
+    "iri-reference": Format(patterns.IRI.either, exact=True, note="RFC 3987", plain=False),
+    "uri-template": Format(patterns.URI_TEMPLATE, exact=True, note="RFC 6570, all levels", plain=False),
+    "json-pointer": Format(patterns.JSON_POINTER, exact=True, note="RFC 6901", plain=False),
+    "relative-json-pointer": Format(patterns.RELATIVE_JSON_POINTER, exact=True, note="the Internet draft", plain=False),
+    "regex": Format(
+        patterns.regex(depth=3),
+        exact=False,
+        note="ECMA-262, as far as Python reads it too; groups at most 3 deep, look-behind of single characters",
+        plain=False,
+    ),
+}
+"""The formats of JSON Schema that are asserted."""
 
-
-_YEAR = "(?:[0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)"
-_LEAP = "(?:0[48]|[2468][048]|[13579][26])"
-_DATE = (
-    f"(?:{_YEAR}-(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
-    f"|{_YEAR}-(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
-    f"|{_YEAR}-02-(?:0[1-9]|1[0-9]|2[0-8])"
-    f"|(?:[0-9]{{2}}{_LEAP}|{_LEAP}00)-02-29)"
-)
 _CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
-_OFFSET = "(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
 _N = "[0-9]{1,6}"
-_DAYS = f"{_N}D"
-_MONTHS = f"{_N}M(?:{_DAYS})?"
-_YEARS = f"{_N}Y(?:{_MONTHS})?"
-_SECONDS = f"{_N}S"
-_MINUTES = f"{_N}M(?:{_SECONDS})?"
-_HOURS = f"{_N}H(?:{_MINUTES})?"
-_TIME = f"T(?:{_HOURS}|{_MINUTES}|{_SECONDS})"
 _CLOCK_PART = rf"(?:T(?=[0-9])(?:{_N}H)?(?:{_N}M)?(?:{_N}(?:\.[0-9]{{1,6}})?S)?)?"
-_OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
-_IPV4 = rf"{_OCTET}(?:\.{_OCTET}){{3}}"
-_IPV6 = "|".join(
-    [_groups(8, 8), f"{_groups(6, 6)}:{_IPV4}"]
-    + [f"{_groups(before, before)}::{_groups(0, 7 - before)}" for before in range(8)]
-    + [f"{_groups(before, before)}::(?:{_groups(1, 5 - before)}:)?{_IPV4}" for before in range(5)]
-    + [f"{_groups(5, 5)}::{_IPV4}"]
-)
-_HEX = "[0-9A-Fa-f]"
 _LABEL = "[A-Za-z0-9](?:[A-Za-z0-9]|-[A-Za-z0-9])*"
 _ATOM = "[A-Za-z0-9_%+'-]"
 _TOP = "[A-Za-z]{2,6}"
@@ -78,7 +115,6 @@ _PCHAR = "(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
 _URI_TAIL = rf"{_HOST}(?::[1-9][0-9]{{0,3}})?(?:/{_PCHAR}*)*(?:\?(?:{_PCHAR}|[/?])*)?(?:#(?:{_PCHAR}|[/?])*)?"
 
 
-_GROUP = "[0-9A-Fa-f]{1,4}"
 _BITS_4 = "(?:3[0-2]|[12]?[0-9])"
 _BITS_6 = "(?:12[0-8]|1[01][0-9]|[1-9]?[0-9])"
 _WHOLE_15 = "(?:0|[1-9][0-9]{0,14})"
@@ -87,7 +123,7 @@ _WHOLE_15 = "(?:0|[1-9][0-9]{0,14})"
 def _network_4(bits: int) -> str:
     """Return the IPv4 networks with so many bits: those after them are 0."""
     whole, part = divmod(bits, 8)
-    octets = [_OCTET] * whole
+    octets = [patterns.OCTET] * whole
     if part:
         octets.append("(?:" + "|".join(str(n) for n in range(0, 256, 1 << (8 - part))) + ")")
     return r"\.".join(octets + ["0"] * (4 - len(octets))) + f"/{bits}"
@@ -95,58 +131,33 @@ def _network_4(bits: int) -> str:
 
 _NETWORK_4 = "|".join(_network_4(bits) for bits in range(33))
 _NETWORK_6 = "|".join(
-    ["::/0", f"(?:{_IPV6})/128"] + [f"{_GROUP}(?::{_GROUP}){{{n - 1}}}::/{16 * n}" for n in range(1, 8)]
+    ["::/0", f"(?:{IPV6})/128"] + [f"{patterns.GROUP}(?::{patterns.GROUP}){{{n - 1}}}::/{16 * n}" for n in range(1, 8)]
 )
-_INTERFACE_4 = f"{_IPV4}/{_BITS_4}"
-_INTERFACE_6 = f"(?:{_IPV6})/{_BITS_6}"
+_INTERFACE_4 = f"{IPV4}/{_BITS_4}"
+_INTERFACE_6 = f"(?:{IPV6})/{_BITS_6}"
 _QUARTETS = "(?:[{0}]{{4}})*(?:[{0}][AQgw]==|[{0}]{{2}}[AEIMQUYcgkosw048]=)?"
 
 
-def _uuid(version: str, variant: str) -> str:
-    return f"{_HEX}{{8}}-{_HEX}{{4}}-{version}{_HEX}{{3}}-{variant}{_HEX}{{3}}-{_HEX}{{12}}"
-
-
-FORMATS: dict[str, Format] = {
-    "date": Format(_DATE, exact=False, note="years 0001 to 9999, leap years exact"),
-    "time": Format(_CLOCK + _OFFSET, exact=False, note="with offset; no second 60; at most 6 digits of fraction"),
-    "date-time": Format(
-        f"{_DATE}T{_CLOCK}{_OFFSET}",
+PYTHON_FORMATS: dict[str, Format] = {
+    "naive-time": Format(_CLOCK, exact=False, note="without offset"),
+    "any-time": Format(f"{_CLOCK}(?:{OFFSET})?", exact=False, note="offset optional"),
+    "naive-date-time": Format(f"{DATE}T{_CLOCK}", exact=False, note="without offset"),
+    "aware-time": Format(_CLOCK + OFFSET, exact=False, note="with offset; no second 60; at most 6 digits of fraction"),
+    "aware-date-time": Format(f"{DATE}T{_CLOCK}{OFFSET}", exact=False, note="with offset; no second 60"),
+    "any-date-time": Format(f"{DATE}T{_CLOCK}(?:{OFFSET})?", exact=False, note="offset optional"),
+    "timedelta": Format(
+        rf"-?P(?:(?=[0-9T])(?:{_N}Y)?(?:{_N}M)?(?:{_N}D)?{_CLOCK_PART}|{_N}W)",
         exact=False,
-        note="a date, T, a time with offset; no second 60; upper case T and Z",
+        note="a duration, or a negative one; at most 6 digits of a fraction",
     ),
-    "duration": Format(
-        f"P(?:(?:{_DAYS}|{_MONTHS}|{_YEARS})(?:{_TIME})?|{_TIME}|{_N}W)",
-        exact=False,
-        note="numbers of at most 6 digits",
-    ),
-    "uuid": Format(_uuid(_HEX, _HEX), exact=True, note="RFC 9562, either case"),
-    "ipv4": Format(_IPV4, exact=True, note="dotted quad without leading zeros"),
-    "ipv6": Format(_IPV6, exact=True, note="RFC 4291 text forms, no zone"),
-    "hostname": Format(
-        f"{_LABEL}(?:\\.{_LABEL})*", exact=False, note="at most 63 characters, no two hyphens in a row", max_length=63
-    ),
-    "email": Format(
+    "mailbox": Format(
         rf"(?={_ATOM}[A-Za-z0-9_%+'.-]{{0,63}}@){_ATOM}+(?:\.{_ATOM}+)*@"
         rf"(?:[A-Za-z0-9]{{1,30}}(?:-[A-Za-z0-9]{{1,20}})?\.){{1,3}}(?!{_NO_TOP}$){_TOP}",
         exact=False,
         note="dot-atom local part, 2 to 4 labels, a top label of 2 to 6 letters that is not reserved",
     ),
-    "uri": Format(
+    "host-url": Format(
         f"[A-Za-z][A-Za-z0-9+.-]*://{_URI_TAIL}", exact=False, note="scheme://host, ASCII, ports below 10000"
-    ),
-    "json-pointer": Format("(?:/(?:[^~/]|~[01])*)*", exact=True, note="RFC 6901", plain=False),
-}
-"""The formats of JSON Schema that are asserted."""
-
-PYTHON_FORMATS: dict[str, Format] = {
-    "naive-time": Format(_CLOCK, exact=False, note="without offset"),
-    "any-time": Format(f"{_CLOCK}(?:{_OFFSET})?", exact=False, note="offset optional"),
-    "naive-date-time": Format(f"{_DATE}T{_CLOCK}", exact=False, note="without offset"),
-    "any-date-time": Format(f"{_DATE}T{_CLOCK}(?:{_OFFSET})?", exact=False, note="offset optional"),
-    "timedelta": Format(
-        rf"-?P(?:(?=[0-9T])(?:{_N}Y)?(?:{_N}M)?(?:{_N}D)?{_CLOCK_PART}|{_N}W)",
-        exact=False,
-        note="a duration, or a negative one; at most 6 digits of a fraction",
     ),
     "http-url": Format(f"https?://{_URI_TAIL}", exact=False, note="http or https"),
     "password": Format(r"[\s\S]*", exact=True, note="any text", plain=False),
@@ -155,40 +166,45 @@ PYTHON_FORMATS: dict[str, Format] = {
     "int-key": Format("-?[1-9][0-9]{0,17}|0", exact=False, note="an integer as a key"),
     "number-key": Format(rf"-?{_WHOLE_15}(?:\.[0-9]{{1,15}})?", exact=False, note="a decimal as a key"),
     "fraction": Format("(?:-?[1-9][0-9]{0,14}|0)(?:/[1-9][0-9]{0,14})?", exact=False, note="at most 15 digits each"),
-    "hex": Format(f"(?:{_HEX}{{2}})*", exact=True, note="bytes as hexadecimal digits"),
+    "hex": Format(f"(?:{HEX}{{2}})*", exact=True, note="bytes as hexadecimal digits"),
     "base64": Format(_QUARTETS.format("A-Za-z0-9+/"), exact=True, note="padded, unused bits 0"),
     "base64url": Format(_QUARTETS.format("A-Za-z0-9_-"), exact=True, note="padded, unused bits 0"),
     "ipv4network": Format(_NETWORK_4, exact=False, note="with its prefix length"),
     "ipv6network": Format(_NETWORK_6, exact=False, note="prefix lengths in steps of 16"),
     "ipv4interface": Format(_INTERFACE_4, exact=False, note="with its prefix length"),
     "ipv6interface": Format(_INTERFACE_6, exact=False, note="with its prefix length"),
-    "ipvanyaddress": Format(f"{_IPV4}|{_IPV6}", exact=False, note="either version"),
+    "ipvanyaddress": Format(f"{IPV4}|{IPV6}", exact=False, note="either version"),
     "ipvanynetwork": Format(f"{_NETWORK_4}|{_NETWORK_6}", exact=False, note="either version"),
     "ipvanyinterface": Format(f"{_INTERFACE_4}|{_INTERFACE_6}", exact=False, note="either version"),
-    **{f"uuid{n}": Format(_uuid(str(n), "[89ABab]"), exact=True, note=f"version {n}") for n in range(1, 9)},
+    **{f"uuid{n}": Format(uuid(str(n), "[89ABab]"), exact=True, note=f"version {n}") for n in range(1, 9)},
 }
 """Formats that the schemas of Python types use."""
 
 
 @lru_cache(maxsize=64)
-def format_language(name: str) -> CharDfa | None:
+def format_shape(name: str) -> StringShape | None:
     """Return the decoded texts of a format, None where it is not known."""
-    row = FORMATS.get(name) or PYTHON_FORMATS.get(name)
+    row = find_format(name)
     if row is None:
         return None
-    found = regex.to_chardfa(regex.parse(row.pattern, "ecma"), mode="fullmatch")
-    return found if row.max_length is None else found.bounded(0, row.max_length)
+    return StringShape(
+        language(row.pattern),
+        possible=language(row.possible) if row.possible else None,
+        high=row.max_length,
+        exact=row.exact or bool(row.possible),
+        plain=row.plain,
+    )
 
 
-def is_plain(name: str) -> bool:
-    """Tell whether the texts of a known format need no escapes and are written without any."""
-    row = FORMATS.get(name) or PYTHON_FORMATS[name]
-    return row.plain
+def find_format(name: str) -> Format | None:
+    """Return the row of a format, None where it is not known."""
+    return FORMATS.get(name) or PYTHON_FORMATS.get(name)
 
 
-def is_exact(name: str) -> bool:
-    """Tell whether a known format is all of its standard's language."""
-    return (FORMATS.get(name) or PYTHON_FORMATS[name]).exact
+def all_patterns() -> list[str]:
+    """Return every pattern of a known format."""
+    rows = [*FORMATS.values(), *PYTHON_FORMATS.values()]
+    return list(dict.fromkeys(text for row in rows for text in (row.pattern, row.possible) if text))
 
 
 def format_table() -> str:

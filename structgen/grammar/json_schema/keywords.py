@@ -38,7 +38,7 @@ KEYWORDS: dict[str, Keyword] = {
     "minLength": Keyword("exact", "counts decoded code points"),
     "maxLength": Keyword("exact", "counts decoded code points"),
     "pattern": Keyword("partly", "regular ECMA-262 patterns, search semantics, on the decoded text"),
-    "format": Keyword("partly", "an assertion; see the table of formats; a format that is not listed is refused"),
+    "format": Keyword("partly", "an assertion; see the table of formats; a format that is not listed is an annotation"),
     "minimum": Keyword("exact", "as decimal numbers"),
     "maximum": Keyword("exact", "as decimal numbers"),
     "exclusiveMinimum": Keyword("exact", "as decimal numbers; true, of draft 4, makes minimum exclusive"),

@@ -83,7 +83,9 @@ class Values:
             InexactError: there is no such union of shapes.
         """
         if not all(shape.is_exact for shape in self.strings):
-            raise InexactError("format", "cannot be negated: the formats read here are narrower than the standard's")
+            raise InexactError(
+                "format", "cannot be negated: the language read here is narrower than the standard's; use pattern"
+            )
         if not all(shape.is_exact for shape in self.numbers):
             raise InexactError("digits", "cannot be negated")
         return Values(
