@@ -233,14 +233,14 @@ FAMILIES: list[tuple[Any, set[str]]] = [
     ({"prefixItems": [{"type": "null"}], "items": {"const": 1}, "minItems": 1, "maxItems": 3}, set()),
     ({"items": {"enum": [1, 2]}, "uniqueItems": True}, set()),
     ({"items": {"type": "string"}, "uniqueItems": True}, {"uniqueItems"}),
-    ({"contains": {"const": 7}, "maxContains": 2}, {"maxContains"}),
+    ({"contains": {"const": 7}, "uniqueItems": True, "items": {"type": "string"}}, {"uniqueItems"}),
     ({"properties": {"a": {}}, "required": ["a"], "additionalProperties": False}, set()),
     ({"patternProperties": {"^x": {}}, "minProperties": 1}, set()),
     ({"propertyNames": {"maxLength": 1}, "maxProperties": 2, "dependentRequired": {"a": ["b"]}}, set()),
     ({"$defs": {"s": {"type": "string"}}, "allOf": [{"$ref": "#/$defs/s"}], "anyOf": [{"minLength": 1}, {}]}, set()),
     ({"oneOf": [{"type": "integer"}, {"type": "number", "minimum": 10}]}, set()),
     ({"not": {"enum": ["a"]}, "if": {"type": "null"}, "then": {"const": None}, "else": {"type": "string"}}, set()),
-    ({"type": "object", "unevaluatedProperties": False, "nullable": True}, {"unevaluatedProperties", "nullable"}),
+    ({"type": "object", "extends": {}, "nullable": True}, {"extends", "nullable"}),
 ]  # fmt: skip
 
 

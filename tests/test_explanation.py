@@ -60,7 +60,7 @@ def test_a_usable_type_is_explained(output_type: Any, part: str) -> None:
         (sg.Regex(r"(a)\1"), sg.GrammarSyntaxError, "back-reference"),
         (sg.Lark('start: "go " start'), sg.UnsatisfiableError, "cannot be used"),
         (sg.Lark("start: missing"), sg.GrammarSyntaxError, "missing"),
-        (sg.JsonSchema({"contains": {}, "minContains": 300}), sg.LimitError, "up to 256"),
+        (sg.JsonSchema({"contains": {"type": "null"}, "minContains": 300}), sg.LimitError, "up to 256"),
     ],
 )
 def test_what_cannot_be_used_is_told_and_not_raised(output_type: Any, error: type[Exception], part: str) -> None:
