@@ -10,12 +10,13 @@ from functools import cache
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from structgen.errors import GrammarSyntaxError, LimitError
 from structgen.grammar.charset import CharSet
 from structgen.grammar.regex import Dialect, Mode, Node, machine, parse, to_chardfa
+from structgen.grammar.regex.classes import _BINARY_NAMES, prop
 
 ALPHABET = "aAb1 _\né-"
 TEXTS = ["".join(letters) for length in range(4) for letters in itertools.product("aA1\n", repeat=length)]
@@ -118,6 +119,8 @@ REFUSALS = ("not supported", "not regular")
 
 @settings(max_examples=800)
 @given(st.text(r"\(?<!=:P>)[]^-{},1*+|$.adk#i\ b", max_size=10) | EXPRESSIONS, st.sampled_from([0, re.X]))
+@example("#\\", re.X)
+@example("a#\\\n)\n|1", re.X)
 def test_python_syntax_is_read_as_re_reads_it(pattern: str, flags: int) -> None:
     """What `re` refuses is refused; what it reads is read, or refused by the name of the construct."""
     oracle = compiled(pattern, flags)
@@ -237,6 +240,13 @@ def test_a_pattern_accepts_only_what_both_dialects_accept(reading: Reading, text
         (r"^\p{L}+$", ["été"], ["1", ""]),
         (r"^\P{Lu}$", ["a", "1"], ["A"]),
         (r"^[\p{Nd}\p{gc=Lm}]$", ["٣", "ʰ"], ["a"]),
+        (r"^\p{Script=Greek}+$", ["αΩ", "ϐ"], ["a", "α1", "\u0342", "µ"]),
+        (r"^\p{sc=Grek}\p{scx=Greek}$", ["α\u0342", "αβ"], ["\u0342α", "αa"]),
+        (r"^[\P{Script=Latin}x]$", ["я", "x", "1"], ["y", "é"]),
+        (r"^\p{Emoji}$", ["😀", "1", "#"], ["a", "é"]),
+        (r"^\p{Emoji_Presentation}$", ["😀"], ["1", "#", "a"]),
+        (r"^\p{ID_Start}\p{ID_Continue}*$", ["aé1", "x_"], ["1a", "a-b", "_a"]),
+        (r"^\p{Alphabetic}\P{Alphabetic}$", ["a1", "\u0345 "], ["1a", "ab"]),
         ("^.{1,3}$", ['a"b', "abc"], ["", "abcd", "a\nb"]),
         (r"^[\x00-\u2e7f]+$", ["abc\x00é"], ["\u3000"]),
         ("^(?!ab)[a-c]+$", ["bca", "ac"], ["abc", ""]),
@@ -285,6 +295,10 @@ def test_patterns_of_json_schema(pattern: str, accepted: list[str], refused: lis
         ("(?L)a", "python", "flag 'L'", 1),
         ("a\nb(?y)", "python", "flag 'y'", 2),
         (r"\p{Klingon}", "ecma", r"unknown property \p{Klingon}", 1),
+        (r"\p{Script=Klingon}", "ecma", r"unknown property \p{Script=Klingon}", 1),
+        (r"\p{Script=greek}", "ecma", r"unknown property \p{Script=greek}", 1),
+        (r"\p{Greek}", "ecma", r"unknown property \p{Greek}", 1),
+        (r"\p{RGI_Emoji}", "ecma", r"unknown property \p{RGI_Emoji}", 1),
         (r"^\Aa", "ecma", r"\A is not in ECMA-262", 2),
         ("a{,2}", "ecma", "is text in ECMA-262", 2),
         ("[[:alpha:]]", "ecma", "[:..:] is not in ECMA-262", 2),
@@ -301,6 +315,14 @@ def test_what_is_refused_is_named_with_its_column(pattern: str, dialect: Dialect
     assert part in str(caught.value)
     assert caught.value.column == column
     assert caught.value.line == 1 + pattern.count("\n")
+
+
+def test_every_property_of_ecma_is_known() -> None:
+    """The package that is asked for properties has each of them, under its long and its short name."""
+    for name in _BINARY_NAMES:
+        item = prop(name)
+        assert item is not None, name
+        assert 0 < item.ecma.size < 0x110000 - 2048, name
 
 
 def test_unknown_flags_are_refused() -> None:

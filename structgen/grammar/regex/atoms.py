@@ -209,7 +209,8 @@ class AtomReader:
         name = self.until("}", "property")
         item = prop(name)
         if item is None:
-            raise self.error(f"unknown property \\{letter}{{{name}}}; general categories are known", at)
+            known = "known are those of ECMA-262, such as L, Script=Greek and Emoji"
+            raise self.error(f"unknown property \\{letter}{{{name}}}; {known}", at)
         return item if letter == "p" else ClassItem(item.python.complement(), item.ecma.complement())
 
     def _code(self, letter: str, at: int, *, in_class: bool) -> int:

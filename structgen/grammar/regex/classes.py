@@ -1,7 +1,8 @@
 r"""Character classes as sets of code points: what Python's `re` and ECMA-262 mean by \d, \w, \s, by ignoring case.
 
-Python's meaning is read off `re` itself at run time, so it is that of the interpreter in use. Properties come
-from `unicodedata`; scripts and other properties that it does not hold are not offered.
+Python's meaning is read off `re` itself at run time, so it is that of the interpreter in use. General categories come
+from `unicodedata`; scripts and what other properties ECMA-262 names from the package `regex`. Left out: properties of
+strings, such as RGI_Emoji.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import regex
 
 from structgen.grammar.charset import FIRST_SURROGATE, LAST_SURROGATE, MAX_CODE_POINT, CharSet
 
@@ -74,7 +76,9 @@ def python_class(source: str, *, ascii_only: bool) -> CharSet:
 def prop(name: str) -> ClassItem | None:
     r"""Return the part that \p{name} stands for, None if the name is unknown here."""
     key, _, value = name.partition("=")
-    if value:
+    if key in _SCRIPT_KEYS:
+        charset = _by_regex(name) if _SCRIPT_NAME.fullmatch(value) else None
+    elif value:
         charset = _general_category(value) if key in {"General_Category", "gc"} else None
     else:
         charset = _general_category(name) or _binary_property(name)
@@ -179,8 +183,34 @@ def _binary_property(name: str) -> CharSet | None:
         case "Lowercase" | "Lower":
             return CharSet.from_text("".join(filter(str.islower, _every_character())))
         case _:
-            return None
+            return _by_regex(name) if name in _BINARY_NAMES else None
 
+
+def _by_regex(name: str) -> CharSet | None:
+    """Return the code points of a property that the package `regex` knows."""
+    try:
+        pattern = regex.compile(rf"\p{{{name}}}+")
+    except regex.error:
+        return None
+    found = (match[0] for match in pattern.finditer(_every_character()))
+    return CharSet.from_ranges([(ord(run[0]), ord(run[-1])) for run in found])
+
+
+_SCRIPT_KEYS = frozenset({"Script", "sc", "Script_Extensions", "scx"})
+_SCRIPT_NAME = re.compile("[A-Z][A-Za-z_]*")
+# Those of ECMA-262 that are made nowhere else here.
+_BINARY_TABLE = """
+Alphabetic Alpha Bidi_Control Bidi_C Bidi_Mirrored Bidi_M Case_Ignorable CI Cased Changes_When_Casefolded CWCF
+Changes_When_Casemapped CWCM Changes_When_Lowercased CWL Changes_When_Titlecased CWT Changes_When_Uppercased CWU Dash
+Default_Ignorable_Code_Point DI Deprecated Dep Diacritic Dia Emoji Emoji_Component EComp Emoji_Modifier EMod
+Emoji_Modifier_Base EBase Emoji_Presentation EPres Extended_Pictographic ExtPict Extender Ext Grapheme_Base Gr_Base
+Grapheme_Extend Gr_Ext Hex_Digit Hex IDS_Binary_Operator IDSB IDS_Trinary_Operator IDST ID_Continue IDC ID_Start IDS
+Ideographic Ideo Join_Control Join_C Logical_Order_Exception LOE Math Noncharacter_Code_Point NChar Pattern_Syntax
+Pat_Syn Pattern_White_Space Pat_WS Quotation_Mark QMark Radical Regional_Indicator RI Sentence_Terminal STerm
+Soft_Dotted SD Terminal_Punctuation Term Unified_Ideograph UIdeo Variation_Selector VS XID_Continue XIDC XID_Start
+XIDS
+"""
+_BINARY_NAMES = frozenset(_BINARY_TABLE.split())
 
 _CATEGORY_NAMES = {
     "Letter": "L",

@@ -100,8 +100,13 @@ class _Parser(AtomReader):
             return True
         if self.peek() != "#":
             return False
-        stop = self.pattern.find("\n", self.position)
-        self.position = len(self.pattern) if stop < 0 else stop + 1
+        # `re` reads a backslash together with what follows it even here, so that an escaped newline ends nothing.
+        while self.peek():
+            char = self.next("comment")
+            if char == "\n":
+                break
+            if char == "\\":
+                self.next("escape")
         return True
 
     def _counts(self) -> tuple[int, int | None, bool] | None:
