@@ -11,13 +11,14 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from structgen.errors import GrammarSyntaxError, LimitError, shown
-from structgen.grammar import regex, regex_grammar
+from structgen.grammar import regex_grammar
 from structgen.grammar.chardfa import CharDfa
 from structgen.grammar.json_schema import formats, strings
 from structgen.grammar.json_schema.arrays import ArrayShape, Contains
 from structgen.grammar.json_schema.document import JsonValue, Reader
 from structgen.grammar.json_schema.numbers import Bound, Digits, NumberShape, point
 from structgen.grammar.json_schema.objects import ObjectShape, Region
+from structgen.grammar.json_schema.patterns import Pattern, read_pattern
 from structgen.grammar.json_schema.shapes import ANY, Values, beside, exact_fraction, of_types
 from structgen.grammar.json_schema.strings import StringShape
 from structgen.grammar.json_schema.terms import ANYTHING, DOUBT, NOTHING, InexactError, Terms, both, either
@@ -133,30 +134,12 @@ def _pattern_shape(reader: Reader, pattern: str) -> StringShape:
     return StringShape(language.sure, possible=possible)
 
 
-class Pattern(NamedTuple):
-    """The texts in which a pattern is found.
-
-    Attributes:
-        sure: found by the rules of ECMA-262 and by those of Python (they differ on classes such as word characters).
-        possible: found by either.
-    """
-
-    sure: CharDfa
-    possible: CharDfa
-
-
 def pattern_language(reader: Reader, keyword: str, pattern: str) -> Pattern:
     """Return the texts in which a pattern is found."""
     try:
-        found = regex.to_chardfa(regex.parse(pattern, "ecma"), mode="search")
+        return read_pattern(pattern)
     except GrammarSyntaxError as error:
         raise reader.refuse(keyword, f"{pattern!r} cannot be read as a regular pattern: {error}") from error
-    try:
-        other = regex.to_chardfa(regex.parse(pattern, "python"), mode="search")
-    except GrammarSyntaxError:
-        # Python cannot read it (a property class, say), so nothing that is read by its rules can differ.
-        return Pattern(found, found)
-    return Pattern(found.intersection(other), found.union(other))
 
 
 def read_arrays(reader: Reader, context: Context) -> Values | None:

@@ -1,0 +1,53 @@
+"""The texts in which a pattern is found, by the rules of both dialects; patterns that were read are kept.
+
+A schema names the same pattern many times, and so do the schemas of one service. Left out: what becomes of them
+(`assertions`), and repeats too large to write out (`regex_grammar`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from structgen.errors import GrammarSyntaxError
+from structgen.grammar import regex
+from structgen.grammar.chardfa import CharDfa
+from structgen.grammar.memo import Memo
+
+_MAX_KEPT = 256
+
+
+class Pattern(NamedTuple):
+    """The texts in which a pattern is found.
+
+    Attributes:
+        sure: found by the rules of ECMA-262 and by those of Python (they differ on classes such as word characters).
+        possible: found by either.
+    """
+
+    sure: CharDfa
+    possible: CharDfa
+
+
+_kept: Memo[str, Pattern] = Memo(_MAX_KEPT)
+
+
+def read_pattern(pattern: str) -> Pattern:
+    """Return the texts in which a pattern is found.
+
+    Raises:
+        GrammarSyntaxError: ECMA-262 cannot read it, or it is not regular.
+        LimitError: it needs too many states.
+    """
+    return _kept.get(pattern, lambda: _read(pattern))
+
+
+def _read(pattern: str) -> Pattern:
+    found = regex.to_chardfa(regex.parse(pattern, "ecma"), mode="search")
+    try:
+        other = regex.to_chardfa(regex.parse(pattern, "python"), mode="search")
+    except GrammarSyntaxError:
+        # Python cannot read it (a property class, say), so nothing that is read by its rules can differ.
+        return Pattern(found, found)
+    if other == found:
+        return Pattern(found, found)
+    return Pattern(found.intersection(other), found.union(other))
