@@ -1,4 +1,7 @@
-"""structgen as an engine of the shared yardsticks (maskbench.py, suite.py, micro.py): --engine engine:Structgen."""
+"""structgen as an engine of harnesses that compare grammar engines: MaskBench, the official JSON Schema suite.
+
+From the root of the repository: --engine benchmarks.maskbench_engine:StructgenEngine.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any
 import structgen as sg
 
 
-class Structgen:
+class StructgenEngine:
     """Compiles a schema for the tokenizer of the run; nothing is kept between schemas but the shared lexemes."""
 
     package = "structgen"
