@@ -118,11 +118,13 @@ class _Tail:
         return found
 
 
-def any_order(rules: Rules, plan: Plan) -> ir.Expr:
-    """Return the objects whose declared keys come in any order: one rule per set of keys written."""
-    size = len(plan.members)
-    if size > MAX_ANY_ORDER:
-        raise InexactError("properties", f"in any order are supported up to {MAX_ANY_ORDER}; use the declared order")
+def any_order(rules: Rules, plan: Plan) -> ir.Expr | None:
+    """Return the objects whose declared keys come in any order, None where there would be too many rules.
+
+    There is one rule per set of keys written. Of many keys only those are told apart that must be there, or decide
+    something. The others may then be written again, as undeclared ones may: a reader keeps the last of equal keys, and
+    each of them is as the schema says.
+    """
     if plan.others and plan.is_counted:
         raise InexactError("minProperties", "cannot be counted in any order beside open keys; use the declared order")
     if plan.witnessed:
@@ -131,27 +133,54 @@ def any_order(rules: Rules, plan: Plan) -> ir.Expr:
             "cannot be negated in any order: an undeclared key with a certain value has to come last; declare the key, "
             "or use the declared order",
         )
-    required = frozenset(i for i, member in enumerate(plan.members) if member.is_required)
-    high = size if plan.high is None else plan.high
-    made: dict[tuple[Met, Met], ir.Expr] = {}
+    members = list(plan.members)
+    if len(members) > MAX_ANY_ORDER:
+        members = [member for member in members if member.is_required or len(member.pairs) > 1]
+        if len(members) > MAX_ANY_ORDER or plan.is_counted:
+            return None
+    return _AnyOrder(rules, plan, members).objects()
 
-    def may_end(used: Met, missing: Met) -> bool:
-        return required <= used and len(used) >= plan.low and not missing
 
-    def ways(used: Met, missing: Met) -> list[tuple[ir.Expr, Met, Met]]:
-        fresh = [i for i in range(size) if i not in used and len(used) < high]
-        found = [(pair, used | {i}, missing - met) for i in fresh for pair, met in plan.members[i].pairs]
-        return found + [(other.pair, used, missing - other.met) for other in plan.others]
+class _AnyOrder:
+    """The objects of one plan by the keys written that are told apart, and the needs still to be met."""
 
-    def body(used: Met, missing: Met) -> ir.Expr:
-        options = [plan.closing] if may_end(used, missing) else []
-        return choose(options + [plan.after_comma(pair, after(*then)) for pair, *then in ways(used, missing)])
+    def __init__(self, rules: Rules, plan: Plan, members: list[Member]) -> None:
+        self._rules = rules
+        self._plan = plan
+        self._members = members
+        self._required = frozenset(i for i, member in enumerate(members) if member.is_required)
+        self._high = len(members) if plan.high is None else plan.high
+        told_apart = {id(member) for member in members}
+        self._repeatable = [member.pairs[0] for member in plan.members if id(member) not in told_apart]
+        self._repeatable += [(other.pair, other.met) for other in plan.others]
+        self._made: dict[tuple[Met, Met], ir.Expr] = {}
 
-    def after(used: Met, missing: Met) -> ir.Expr:
-        if (used, missing) not in made:
-            made[used, missing] = rules.rule(lambda: body(used, missing))
-        return made[used, missing]
+    def objects(self) -> ir.Expr:
+        """Return all of them."""
+        start = frozenset[int](), frozenset(range(self._plan.num_needs))
+        options = [self._plan.nothing] if self._may_end(*start) else []
+        ways = [*self._loops(*start), *self._ways(*start)]
+        return choose(options + [self._plan.opened(pair, self._after(*then)) for pair, *then in ways])
 
-    start = frozenset[int](), frozenset(range(plan.num_needs))
-    options = [plan.nothing] if may_end(*start) else []
-    return choose(options + [plan.opened(pair, after(*then)) for pair, *then in ways(*start)])
+    def _may_end(self, used: Met, missing: Met) -> bool:
+        return self._required <= used and len(used) >= self._plan.low and not missing
+
+    def _loops(self, used: Met, missing: Met) -> list[tuple[ir.Expr, Met, Met]]:
+        return [(pair, used, missing) for pair, met in self._repeatable if not met & missing]
+
+    def _ways(self, used: Met, missing: Met) -> list[tuple[ir.Expr, Met, Met]]:
+        fresh = [i for i in range(len(self._members)) if i not in used and len(used) < self._high]
+        found = [(pair, used | {i}, missing - met) for i in fresh for pair, met in self._members[i].pairs]
+        return found + [(pair, used, missing - met) for pair, met in self._repeatable if met & missing]
+
+    def _body(self, used: Met, missing: Met) -> ir.Expr:
+        plan = self._plan
+        loops = [plan.after_comma(pair) for pair, *_ in self._loops(used, missing)]
+        options = [plan.closing] if self._may_end(used, missing) else []
+        options += [plan.after_comma(pair, self._after(*then)) for pair, *then in self._ways(used, missing)]
+        return join(ir.Repeat(choose(loops), 0, None), choose(options)) if loops else choose(options)
+
+    def _after(self, used: Met, missing: Met) -> ir.Expr:
+        if (used, missing) not in self._made:
+            self._made[used, missing] = self._rules.rule(partial(self._body, used, missing))
+        return self._made[used, missing]

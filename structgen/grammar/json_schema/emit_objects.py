@@ -1,5 +1,6 @@
 """Object shapes -> expressions: declared keys in order (or in any order), other keys after them, counts.
 
+What has too many keys to be written in any order is written in declared order, which holds the same values.
 Other keys may repeat each other: the last one wins in a reader, and each of them satisfies the same
 condition, so the verdict is the same. Where a count would make it differ, the schema is refused.
 """
@@ -20,7 +21,9 @@ def object_rule(rules: Rules, shape: ObjectShape, layout: Layout) -> ir.Expr:
     """Return the expression for the objects of a shape."""
     plan = make_plan(rules, shape, layout)
     if rules.any_order and (plan.witnessed or (plan.members and (len(plan.members) > 1 or plan.others))):
-        return any_order(rules, plan)
+        found = any_order(rules, plan)
+        if found is not None:
+            return found
     if plan.is_counted or plan.num_needs:
         return counted(rules, plan)
     return _declared_order(rules, plan)

@@ -25,6 +25,7 @@ from structgen.grammar.json_schema.document import (
     parse_schema,
 )
 from structgen.grammar.json_schema.emit import PropertyOrder
+from structgen.grammar.json_schema.emit_counted import MAX_ANY_ORDER
 from structgen.grammar.json_schema.formats import find_format
 from structgen.grammar.json_schema.keywords import ADDRESSES, own_words
 from structgen.grammar.json_schema.prune import prune
@@ -290,6 +291,8 @@ class _Survey:
         if pointer not in self._started:
             return "unreached", "not looked at: other parts are refused" if self._refused else "no text depends on it"
         status, note = status_of(name, self._schema(pointer), self._dialect(pointer))
+        if self._order == "any" and name == "required" and isinstance(value, list) and len(value) > MAX_ANY_ORDER:
+            return "narrower", f"where more than {MAX_ANY_ORDER} keys are required, they keep the declared order"
         if status == "exact" and (verdict := _less_than_exact(name, value)):
             return verdict
         return status, note or own_words(name, value)

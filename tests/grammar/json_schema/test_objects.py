@@ -10,6 +10,7 @@ from json_cases import check, table
 from oracle.recognise import accepts
 from structgen.errors import UnsupportedSchemaError
 from structgen.grammar.json_schema import lower_schema
+from structgen.grammar.json_schema.findings import explain_schema
 
 INTEGER = {"type": "integer"}
 AB = {"a": INTEGER, "b": {"type": "string"}}
@@ -200,6 +201,34 @@ def test_objects(schema: Any, words: list[str], others: list[str]) -> None:
 def test_any_order(schema: Any, words: list[str], others: list[str]) -> None:
     """With property_order="any" the order is free and nothing else changes."""
     check(schema, words, others, property_order="any")
+
+
+def test_any_order_of_many_keys() -> None:
+    """Beyond eight, required keys are still written once; optional ones may be written again, each as declared."""
+    properties = {f"k{i}": INTEGER for i in range(40)}
+    schema = {"type": "object", "properties": properties, "required": ["k7", "k30"], "additionalProperties": False}
+    check(
+        schema,
+        ['{"k30": 1, "k2": 2, "k7": 3}', '{"k7": 1, "k30": 2}', '{"k39": 1, "k39": 2, "k7": 1, "k30": 2}'],
+        ['{"k7": 1}', '{"k30": 1, "k2": 2}', '{"k7": 1, "k30": 2, "k1": ""}', '{"k7": 1, "k30": 2, "z": 1}'],
+        property_order="any",
+    )
+    grammar = lower_schema(schema, property_order="any")
+    assert not accepts(grammar, b'{"k7": 1, "k30": 2, "k7": 3}')
+
+
+@pytest.mark.parametrize("more", [{"required": [f"k{i}" for i in range(9)]}, {"maxProperties": 9, "required": ["k8"]}])
+def test_what_is_too_much_for_any_order_keeps_the_declared_one(more: dict[str, Any]) -> None:
+    """More than eight required keys, or many keys that are counted, are written as declared: the same values."""
+    properties = {f"k{i}": INTEGER for i in range(40)}
+    schema = {"type": "object", "properties": properties, "additionalProperties": False, **more}
+    text = '{"k0": 1, "k1": 2, "k2": 3, "k3": 4, "k4": 5, "k5": 6, "k6": 7, "k7": 8, "k8": 9}'
+    backwards = "{" + ", ".join(reversed(text.strip("{}").split(", "))) + "}"
+    check(schema, [text], ["{}", f"~{backwards}"], property_order="any")
+    found = {
+        finding.status for finding in explain_schema(schema, property_order="any") if finding.keyword == "required"
+    }
+    assert found == {"narrower" if len(more["required"]) > 8 else "exact"}
 
 
 @pytest.mark.parametrize("order", ["declared", "any"])
