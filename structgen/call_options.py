@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from structgen.config import (
@@ -28,6 +29,21 @@ from structgen.errors import OptionError
 
 if TYPE_CHECKING:
     from structgen.grammar.json_schema import PropertyOrder
+
+# What other libraries take as an option of such a call, and what is written here.
+_INSTEAD = MappingProxyType(
+    {
+        "greedy": "write sampling=sg.Sampling.greedy()",
+        "do_sample": "write sampling=sg.Sampling.greedy()",
+        "tools": "tools are an output type, as in model.generate(sg.ToolSet([...]), prompt)",
+        "functions": "tools are an output type, as in model.generate(sg.ToolSet([...]), prompt)",
+        "stream": "call model.stream(...), which gives the text as it comes",
+        "system": "pass chat messages as the prompt, the first of them with the role system",
+        "messages": "chat messages are the prompt, the argument after the type",
+        "response_format": "the output type is the first argument, such as sg.JsonSchema({...})",
+        "schema": "the output type is the first argument, such as sg.JsonSchema({...})",
+    }
+)
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 SettingsT = TypeVar("SettingsT", "TypeSettings", "CallSettings")
@@ -76,7 +92,7 @@ class TypeSettings:
         """Check each option."""
         object.__setattr__(self, "whitespace", Whitespace(self.whitespace))
         check_property_order(self.property_order)
-        check_kind("policy", self.policy, Policy)
+        check_kind("policy", self.policy, Policy, write="sg.Policy(max_digits=...)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,11 +121,11 @@ class CallSettings:
 
     def __post_init__(self) -> None:
         """Check each option."""
-        check_kind("sampling", self.sampling, Sampling)
+        check_kind("sampling", self.sampling, Sampling, write="sg.Sampling.greedy() or sg.Sampling(temperature=...)")
         if self.max_tokens is not None:
             check_count("max_tokens", self.max_tokens, minimum=0)
         check_seed(self.seed)
-        check_kind("speculation", self.speculation, Speculation)
+        check_kind("speculation", self.speculation, Speculation, write="sg.Speculation.off()")
         check_kind("route", self.route, str)
         check_flag("deterministic", self.deterministic)
         object.__setattr__(self, "stop", _checked_stop(self.stop))
@@ -124,7 +140,7 @@ def settings_of(kind: type[SettingsT], options: Mapping[str, Any]) -> SettingsT:
     known = [option.name for option in fields(kind)]
     for name in options:
         if name not in known:
-            raise unknown_option("the call", name, known)
+            raise unknown_option("the call", name, known, instead=_INSTEAD)
     return kind(**options)
 
 
@@ -138,7 +154,7 @@ def split_options(options: Mapping[str, Any]) -> tuple[TypeOptions, RunOptions]:
     of_call = [option.name for option in fields(CallSettings)]
     for name in options:
         if name not in of_type and name not in of_call:
-            raise unknown_option("the call", name, [*of_call, *of_type])
+            raise unknown_option("the call", name, [*of_call, *of_type], instead=_INSTEAD)
     type_options: Any = {name: value for name, value in options.items() if name in of_type}
     run_options: Any = {name: value for name, value in options.items() if name in of_call}
     # Made here to be checked, so that a bad option is told before a type is compiled.
@@ -170,7 +186,10 @@ def _checked_stop(stop: object) -> tuple[str, ...]:
         OptionError: they are no list of strings that a text can hold.
     """
     if not isinstance(stop, list | tuple) or not all(isinstance(one, str) for one in stop):
-        raise OptionError(f"stop must be a list of strings, such as stop=['\\n\\n'], not {type(stop).__name__}")
+        raise OptionError(
+            "stop ends free text (str), and no other type needs it; it must be a list of strings, such as "
+            f"stop=['\\n\\n'], not {type(stop).__name__}"
+        )
     if "" in stop:
         raise OptionError("stop holds an empty string, which would end every text at once; remove it")
     return tuple(stop)

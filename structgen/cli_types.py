@@ -5,7 +5,10 @@ Left out: what becomes of the type (`explanation`), and the prompt.
 
 from __future__ import annotations
 
+import builtins
 import importlib
+import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +33,10 @@ ChoiceOption = Annotated[
     list[str] | None, typer.Option("--choice", help="One of the allowed answers; repeat it.", metavar="TEXT")
 ]
 LarkOption = Annotated[str | None, typer.Option("--lark", help="File with a Lark grammar.", metavar="FILE")]
+
+ModelOption = Annotated[
+    str | None, typer.Option("--model", help="Folder, .gguf file or hub id; the embedded SmolLM2 without it.")
+]
 
 
 class Declared(NamedTuple):
@@ -74,6 +81,7 @@ def declared(
 def _from_file(name: str) -> Declared:
     """Return what a file declares, by its suffix; - is a JSON Schema on stdin."""
     suffix = Path(name).suffix.lower()
+    _refuse_text(name, "check")
     if name == "-" or suffix == ".json":
         return _from_schema(name)
     if suffix == ".lark":
@@ -82,14 +90,27 @@ def _from_file(name: str) -> Declared:
 
 
 def _from_schema(name: str) -> Declared:
+    _refuse_text(name, "--schema")
     text = read_stdin("the schema") if name == "-" else _read(Path(name))
     shown = "stdin" if name == "-" else name
     return Declared(_in_file(shown, lambda: JsonSchema(text)), shown)
 
 
 def _from_lark(name: str) -> Declared:
+    _refuse_text(name, "--lark")
     text = _read(Path(name))
     return Declared(_in_file(name, lambda: Lark(text)), name)
+
+
+def _refuse_text(name: str, option: str) -> None:
+    """Refuse a schema or a grammar where the name of its file is asked for."""
+    if name.lstrip().startswith("{") and not os.path.exists(name):
+        raise typer.BadParameter(
+            f"{option} takes the name of a file, and this is JSON: write it into a file, or give - and the schema on "
+            "stdin"
+        )
+    if re.match(r"\s*\??!?\w+\s*:(?!\\|/)", name) and '"' in name and not os.path.exists(name):
+        raise typer.BadParameter(f"{option} takes the name of a file, and this is a grammar: write it into a file")
 
 
 def _in_file(name: str, make: Callable[[], T]) -> T:
@@ -125,10 +146,21 @@ def read_stdin(what: str) -> str:
         raise OptionError(f"{what} on stdin is not UTF-8 ({error.reason} at byte {error.start})") from error
 
 
+def _meant_type(name: str) -> str:
+    """Return what was probably meant by a type that names no module, as the end of a message."""
+    plain, bracket, _ = name.partition("[")
+    if bracket:
+        return f": give {name} a name in a module, as in Wanted = {name}, and write module:Wanted"
+    if plain in vars(builtins):
+        return f": write builtins:{plain}"
+    module, dot, attribute = name.rpartition(".")
+    return f": write {module}:{attribute}" if module and dot and attribute else ", such as mypackage.models:Person"
+
+
 def _import_type(name: str) -> object:
     module_name, colon, attribute = name.partition(":")
     if not (module_name and colon and attribute):
-        raise typer.BadParameter(f"{name!r} is not of the form module:Name")
+        raise typer.BadParameter(f"{name!r} is not of the form module:Name{_meant_type(name)}")
     here = ""  # the current folder, whether or not it still exists, so that a type beside the user is found
     sys.path.insert(0, here)
     try:

@@ -25,17 +25,23 @@ OptionsT = TypeVar("OptionsT")
 
 # The options of a call that hold options of their own, and what each of these is written as in the call.
 _HELD: dict[str, str] = {}
+_INSTEAD = MappingProxyType({"greedy": "write sg.Sampling.greedy()", "do_sample": "write sg.Sampling.greedy()"})
 
 
-def unknown_option(what: str, name: str, known: Iterable[str]) -> OptionError:
+def unknown_option(
+    what: str, name: str, known: Iterable[str], *, instead: Mapping[str, str] = MappingProxyType({})
+) -> OptionError:
     """Return the error for an option that there is not, with the one that was probably meant.
 
     Args:
         what: who was given it, such as "Model.generate".
         name: what was written.
         known: the options that there are; what belongs into one of them, such as temperature into sampling, is told.
+        instead: what is written for a name that other libraries have.
     """
     names = list(known)
+    if name in instead:
+        return OptionError(f"{what} has no option {shown(name)}: {instead[name]}. It has {', '.join(names)}")
     written = {name: f"{name}=..." for name in names}
     for held, form in _HELD.items():
         if form.partition("=")[0] in names:
@@ -62,7 +68,7 @@ def _options(keyword: str) -> Callable[[type[OptionsT]], type[OptionsT]]:
         def __init__(self: OptionsT, *args: Any, **values: Any) -> None:  # noqa: N807 - it stands in for that method
             for name in values:
                 if name not in names:
-                    raise unknown_option(cls.__name__, name, names)
+                    raise unknown_option(cls.__name__, name, names, instead=_INSTEAD)
             make(self, *args, **values)
 
         cast("Any", cls).__init__ = __init__
@@ -306,11 +312,20 @@ def check_flag(name: str, value: object) -> None:
         raise OptionError(f"{name} must be True or False, not {shown(value)}")
 
 
-def check_kind(name: str, value: object, kind: type) -> None:
-    """Raise OptionError unless the value is None or of a class."""
+def check_kind(name: str, value: object, kind: type, *, write: str = "") -> None:
+    """Raise OptionError unless the value is None or of a class; what to write is said where the class is no word."""
     if value is not None and not isinstance(value, kind):
         article = "an" if kind.__name__[0] in "AEIO" else "a"
-        raise OptionError(f"{name} must be {article} {kind.__name__} or None, not {type(value).__name__}")
+        advice = f": write {write}" if write else ""
+        raise OptionError(f"{name} must be {article} {kind.__name__} or None, not {shown_kind(value)}{advice}")
+
+
+def shown_kind(value: object) -> str:
+    """Return how a message names what a value is: a class and a method by their own names."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    name = getattr(value, "__qualname__", None) if callable(value) else None
+    return f"the function {name}" if isinstance(name, str) else type(value).__name__
 
 
 def check_seed(seed: object) -> None:

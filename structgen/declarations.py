@@ -6,6 +6,7 @@ They hold what was written and nothing that is computed from it; `output_type.lo
 from __future__ import annotations
 
 import enum
+import json
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -23,6 +24,8 @@ LarkLexer = Literal["dynamic", "contextual"]
 
 # One line that ends like the name of a file: no schema does, and no grammar without a colon before that.
 _PATH = re.compile(r"(?:[A-Za-z]:[\\/])?[^\n:{\"]*\.(?:json|schema|lark|ebnf|g|txt|ya?ml)")
+
+_ENVELOPE = frozenset({"name", "description", "schema", "strict"})
 
 
 class OutputDeclaration(Generic[T]):
@@ -54,7 +57,7 @@ class JsonSchema(OutputDeclaration[Any]):
             GrammarSyntaxError: the text is no JSON, or the data is nothing that JSON can say.
             UnsupportedSchemaError: it is JSON, but no schema.
             LimitError: it is nested too deeply, or holds an integer of very many digits.
-            OptionError: it is neither data nor text.
+            OptionError: it is neither data nor text, or a request to a server that holds a schema.
         """
         # Read when a schema is declared, so that declaring other texts stays light.
         from structgen.grammar.json_schema import schema_text
@@ -65,7 +68,9 @@ class JsonSchema(OutputDeclaration[Any]):
                 f"JsonSchema takes a schema, not the class {schema.__name__}; a class is an output type by itself, as "
                 f"in model.generate({schema.__name__}, prompt)"
             )
-        object.__setattr__(self, "text", schema_text(schema))
+        text = schema_text(schema)
+        _refuse_envelope(text)
+        object.__setattr__(self, "text", text)
         object.__setattr__(self, "whitespace", Whitespace(whitespace))
 
 
@@ -89,8 +94,8 @@ class Regex(OutputDeclaration[str]):
 class Choice(OutputDeclaration[T]):
     """One of a few answers; the value is the chosen item.
 
-    An item is written as str(item) gives it, a member of an Enum as its value. The class of an Enum stands for its
-    members.
+    An item is a text, a number, a date, or whatever else has a str() of its own, which is how it is written; a member
+    of an Enum is written as its value. The class of an Enum stands for its members.
 
     Attributes:
         items: the answers.
@@ -105,12 +110,14 @@ class Choice(OutputDeclaration[T]):
         """Keep the answers.
 
         Raises:
-            OptionError: there is none, or two are written alike, or one is empty or no text.
+            OptionError: there is none, or two are written alike, or one is empty or has no text, or they have no order.
         """
         if not isinstance(items, Iterable):
             raise OptionError(f"Choice takes the items in one list, not {shown(items)}")
         if isinstance(items, str | bytes | Mapping):
             raise OptionError(f"Choice takes a list of answers, such as Choice(['yes', 'no']), not {shown(items)}")
+        if isinstance(items, set | frozenset):
+            raise OptionError("Choice takes its items in an order, which a set does not have: write sorted(...)")
         check_flag("exact", exact)
         kept = tuple(items)
         texts = [written(item) for item in kept]
@@ -163,6 +170,17 @@ def _check_text(what: str, value: object) -> None:
         raise OptionError(f"{what} must be a string, not {type(value).__name__}")
 
 
+def _refuse_envelope(text: str) -> None:
+    """Refuse what servers take around a schema: read as a schema, its keys are none, and every value fits."""
+    if '"schema"' not in text:
+        return
+    data = json.loads(text)
+    inner = data.get("json_schema", data) if isinstance(data, dict) else None
+    if isinstance(inner, dict) and isinstance(inner.get("schema"), dict) and _ENVELOPE.issuperset(inner):
+        way = '["json_schema"]["schema"]' if "json_schema" in data else '["schema"]'
+        raise OptionError(f"this is what servers take around a schema: pass what is inside, JsonSchema(this{way})")
+
+
 def _refuse_path(declaration: str, what: str, value: object) -> None:
     """Refuse the name of a file where its text is meant."""
     if isinstance(value, os.PathLike) or (isinstance(value, str) and _PATH.fullmatch(value)):
@@ -176,10 +194,18 @@ def written(item: object) -> str:
     """Return how an item of a Choice is written.
 
     Raises:
-        OptionError: it cannot be written in UTF-8, or has too many digits.
+        OptionError: it has no text, cannot be written in UTF-8, or has too many digits.
     """
+    plain = item.value if isinstance(item, enum.Enum) else item
+    # All but texts and numbers say by a __str__ of their own that they have a text; what repr gives is for programmers.
+    has_text = isinstance(plain, str | int | float) or type(plain).__str__ is not object.__str__
+    if not has_text or isinstance(plain, bytes | bytearray | type):
+        raise OptionError(
+            f"the item {shown(item)} of Choice has no text of its own: pass texts, numbers, dates or members of an "
+            'Enum; for JSON values there is sg.JsonSchema({"enum": [...]}), for types a type such as int | str'
+        )
     try:
-        text = str(item.value if isinstance(item, enum.Enum) else item)
+        text = str(plain)
         text.encode()
     except UnicodeEncodeError as error:
         raise OptionError(

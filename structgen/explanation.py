@@ -87,7 +87,7 @@ def _notes(output_type: object, declaration: Declaration[Any]) -> list[str]:
     if output_type is str:
         return ["any text; it ends where the model ends it, at a stop string, or at max_tokens"]
     if isinstance(output_type, Choice):
-        return [f"{len(output_type.items)} answers, each written as str() gives it"]
+        return [f"{_number(len(output_type.items), 'answer')}, each written as str() gives it"]
     lines = _sizes(declaration.grammar)
     if isinstance(output_type, Lark):
         # Lark is imported when a Lark grammar is declared, as in output_type.py.

@@ -7,6 +7,7 @@ generators a model keeps (generator_pool.py).
 from __future__ import annotations
 
 import functools
+import logging
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from structgen.output_type import Declaration
 
 T = TypeVar("T")
+
+_log = logging.getLogger("structgen")
 
 # Enough for most objects; a type whose shortest text is longer gets what it needs.
 _DEFAULT_MAX_TOKENS = 512
@@ -99,8 +102,25 @@ class Generator(Generic[T]):
 
     @takes(CallSettings)
     def __call__(self, prompt: Prompt, **options: Unpack[RunOptions]) -> T:
-        """Return the object; the options are those of `run`."""
-        return self.run(prompt, **options).value
+        """Return the object; the options are those of `run`.
+
+        Where the budget cut a text that says itself where it ends, the logger "structgen" has a warning: the object
+        alone does not show it.
+        """
+        result = self.run(prompt, **options)
+        if result.report.truncated and not self._declaration.takes_stop:
+            _log.warning("%s", self._cut(result.report.record))
+        return result.value
+
+    def _cut(self, record: ReplayRecord) -> str:
+        """Return what to know of a text that the budget cut."""
+        context = self._runtime.context_length
+        is_full = context is not None and len(record.prompt_token_ids) + record.max_tokens >= context
+        advice = f"shorten the prompt, the context has {context}" if is_full else "pass a larger max_tokens"
+        return (
+            f"{self._declaration.name}: the budget of {record.max_tokens} tokens cut this text, so a string or a list "
+            f"in it may have broken off: {advice}; the method run tells it in report.truncated"
+        )
 
     @takes(CallSettings)
     def run(self, prompt: Prompt, **options: Unpack[RunOptions]) -> Result[T]:

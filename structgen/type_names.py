@@ -33,6 +33,7 @@ _INSTEAD = {
 _PLAIN_CLASS = "has no fields that can be read: make it a dataclass, a pydantic model or a TypedDict"
 _BASES = (str, int, float, bytes, list, dict, set, tuple)
 _CULPRIT = re.compile(r"core schema for (.+?)\. Set `arbitrary_types_allowed", re.DOTALL)
+_UNDEFINED = re.compile(r"`TypeAdapter\[.*?'(\w+)'.*\]` is not fully defined")
 _NO_SCHEMA = re.compile(r"Cannot generate a JsonSchema for core_schema\.(\w+?)Schema\b")
 _WITHOUT_TEXT = {
     "Callable": "a function cannot be written; name what it returns, or offer it with sg.ToolSet([...])",
@@ -95,20 +96,27 @@ def refuse_no_type(output_type: Any) -> None:
     if isinstance(output_type, re.Pattern):
         raise UnsupportedTypeError("a compiled pattern is no output type; write sg.Regex(pattern.pattern)")
     if isinstance(output_type, types.FunctionType | types.BuiltinFunctionType | types.MethodType | functools.partial):
-        raise UnsupportedTypeError(f"the function {type_name(output_type)} is no output type; name what it returns")
+        raise UnsupportedTypeError(
+            f"the function {type_name(output_type)} is no output type; name what it returns, or let the model call it "
+            "with sg.ToolSet([...])"
+        )
     if isinstance(output_type, list | tuple | set):
+        if any(callable(item) and not _may_be_type(item) for item in output_type):
+            raise UnsupportedTypeError("a list of functions is no output type; write sg.ToolSet([...])")
         raise UnsupportedTypeError(f"{shown(output_type)} is a value, not a type; write list[...] or sg.Choice([...])")
-    if _is_value(output_type):
+    if not _may_be_type(output_type):
         kind = type(output_type).__name__
+        if callable(output_type):
+            raise UnsupportedTypeError(f"a {kind} can be called, and is no output type; write sg.ToolSet([...])")
         raise UnsupportedTypeError(
             f"a value of {kind} has no JSON form; pass a type, such as the class {kind}, or sg.Choice([...]) of values"
         )
 
 
-def _is_value(output_type: Any) -> bool:
+def _may_be_type(output_type: Any) -> bool:
     if output_type is None or isinstance(output_type, type) or get_origin(output_type) is not None:
-        return False
-    return type(output_type).__module__ not in ("typing", "typing_extensions", "annotationlib", "_typing")
+        return True
+    return type(output_type).__module__ in ("typing", "typing_extensions", "annotationlib", "_typing")
 
 
 def refused(what: str, instead: str) -> UnsupportedTypeError:
@@ -137,6 +145,9 @@ def _reason(error: Exception) -> str:
     text = str(error)
     if isinstance(error, ValueError) and "integer string conversion" in text:
         return "it holds an integer with more digits than Python writes"
+    unknown = _UNDEFINED.match(text)
+    if unknown is not None:
+        return f"no type is known by the name {unknown[1]!r} here; write the class itself, without quotes"
     culprit = _CULPRIT.search(text)
     if culprit is not None:
         return _without_schema(culprit[1])

@@ -148,6 +148,17 @@ def test_stop_ends_free_text(invoke: Any, tiny: sg.Model) -> None:
         assert done.stdout_bytes.decode() == expected + "\n"
 
 
+def test_a_text_that_the_budget_cut_is_told(invoke: Any, tiny: sg.Model) -> None:
+    """A cut text of a declared type looks like a whole one, so stderr says it; free text is seen to be cut."""
+    cut = ("--regex", "[a-z]{3,500}", "--max-tokens", "4", "--seed", "1")
+    for more in ((), ("--stream",)):
+        done = invoke("generate", "x", *cut, *more)
+        assert (done.exit_code, len(done.stderr.splitlines())) == (0, 1)
+        assert "the budget of 4 tokens cut this text" in done.stderr
+        assert "--max-tokens" in done.stderr
+    assert invoke("generate", "x", "--max-tokens", "4", "--seed", "1").stderr == ""
+
+
 def test_whitespace_is_passed_on(invoke: Any, tiny: sg.Model) -> None:
     """--whitespace gives the style of JSON."""
     assert re.fullmatch(
@@ -163,6 +174,7 @@ CHECKED: list[tuple[tuple[str, ...], int, list[str]]] = [
     (("--lark", "go.lark"), 0, ["exact"]),
     (("--type", "pets:Pet"), 0, ["enum", "pets:Pet: exact"]),
     (("--regex", r"\d+"), 0, ["the generation policy bounds", "at most 32 digits in a row", "exact"]),
+    (("--choice", "a"), 0, ["1 answer,", "exact"]),
     (("--choice", "a", "--choice", "b"), 0, ["2 answers", "exact"]),
     (("bad.json",), 2, ["#        maxLenght  refused", "#/items  nullable   refused", "2 keywords are refused"]),
     (("none.json",), 2, ["#        minimum  unsatisfiable  no value fits: contradicts", "cannot be used"]),
@@ -302,9 +314,20 @@ MISTAKES: list[tuple[tuple[str, ...], int, str]] = [
     (("check", "--type", "exits:Cat"), 1, "SystemExit: 3"),
     (("check", "--type", "pets"), 2, "not of the form module:Name"),
     (("check", "--type", ":Cat"), 2, "not of the form module:Name"),
+    (("check", "--type", "int"), 2, "write builtins:int"),
+    (("check", "--type", "list[int]"), 2, "give list[int] a name in a module"),
+    (("check", "--type", "pets.Pet"), 2, "write pets:Pet"),
+    (("check", "--schema", '{"type": "string"}'), 2, "this is JSON: write it into a file"),
+    (("check", '{"type": "string"}'), 2, "this is JSON: write it into a file"),
+    (("check", "--lark", 'start: "a"'), 2, "this is a grammar: write it into a file"),
     (("check",), 2, "name what to check"),
     (("check", "legs.json", "--choice", "b"), 2, "only one of these can be meant: FILE, --choice"),
     (("generate",), 2, "Missing argument"),
+    (("generate", ""), 2, "the prompt is empty"),
+    (("generate", "--choice", "a", "-"), 2, "the prompt is empty"),
+    (("generate", "legs.json"), 2, "--schema legs.json"),
+    (("generate", "go.lark", "--choice", "a"), 2, "--lark go.lark"),
+    (("generate", "pets.py"), 2, "generate - < pets.py"),
     (("generate", "x", "--temperatur", "1"), 2, "No such option: --temperatur"),
     (("generate", "x", "--temperature", "hot"), 2, "temperature"),
     (("generate", "x", "--temperature", "-1"), 2, "temperature must be at least 0"),

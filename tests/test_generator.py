@@ -50,7 +50,7 @@ WRITTEN_TWICE: dict[str, Callable[[], object]] = {
     "literal": lambda: Literal["a", 1, None],
     "annotated": lambda: Annotated[Q, "note"],
     "regex": lambda: sg.Regex("a+b"),
-    "choice": lambda: sg.Choice(["a", 2, None, Number.ONE]),
+    "choice": lambda: sg.Choice(["a", 2, 0.5, Number.ONE]),
     "schema": lambda: sg.JsonSchema({"type": "object", "properties": {"a": {}}}),
     "lark": lambda: sg.Lark('start: "a"'),
     "class": lambda: Q,
@@ -62,7 +62,7 @@ DIFFERENT: list[tuple[object, object]] = [
     (sg.Choice([0.0]), sg.Choice([-0.0])),
     (sg.Choice([Number.ONE]), sg.Choice([Other.ONE])),
     (sg.Choice([Number.ONE]), sg.Choice([1])),
-    (sg.Choice([(1,)]), sg.Choice([(True,)])),
+    (sg.Choice([Item((1,))]), sg.Choice([Item((True,))])),
     (sg.Choice([Item(1)]), sg.Choice([Item(True)])),
     (sg.Choice(["a", "b"]), sg.Choice(["b", "a"])),
     (sg.Choice(["a"]), sg.Regex("a")),
@@ -197,6 +197,47 @@ def test_the_least_recently_used_goes(model: sg.Model, monkeypatch: pytest.Monke
     fresh.generator(sg.Regex("c"))
     assert fresh.generator(sg.Regex("a")) is one
     assert fresh.generator(sg.Regex("b")) is not two
+
+
+# --- a budget that cuts -----------------------------------------------------------------------------------------------
+
+CUT = sg.Regex("a{3,500}")
+# The model goes on as long as it may.
+LONG = sg.Sampling(logit_bias={byte_tokenizer()("a", add_special_tokens=False)["input_ids"][0]: 100.0})
+
+
+@pytest.mark.parametrize(
+    ("call", "count"),
+    [
+        (lambda model: model.generate(CUT, "x", max_tokens=9, sampling=LONG), 1),
+        (lambda model: model.generator(CUT)("x", max_tokens=9, sampling=LONG), 1),
+        (lambda model: model.generate_batch(CUT, ["x", "y"], max_tokens=9, sampling=LONG), 2),
+        (lambda model: model.run(CUT, "x", max_tokens=9, sampling=LONG), 0),
+        (lambda model: model.generate(sg.Regex("a{3,5}"), "x", max_tokens=9, sampling=LONG), 0),
+        (lambda model: model.generate(str, "x", max_tokens=9), 0),
+    ],
+    ids=["generate", "generator", "batch", "run", "not cut", "free text"],
+)
+def test_an_object_that_the_budget_cut_is_told(
+    model: sg.Model, caplog: pytest.LogCaptureFixture, call: Callable[[sg.Model], object], count: int
+) -> None:
+    """Whoever gets only the object gets a line in the log where it may be less than what the model wanted to write."""
+    call(model)
+    told = [(record.name, record.levelname) for record in caplog.records]
+    assert told == [("structgen", "WARNING")] * count
+    for record in caplog.records:
+        assert "budget of 9 tokens" in record.getMessage()
+        assert "pass a larger max_tokens" in record.getMessage()
+
+
+def test_a_full_context_asks_for_a_shorter_prompt(model: sg.Model, caplog: pytest.LogCaptureFixture) -> None:
+    """More tokens are of no use where the context has none left."""
+    result = model.run(CUT, "x", seed=1)
+    context = model.hf_model.config.max_position_embeddings
+    prompt = "x" * (context - result.report.num_prompt_tokens - 8)
+    model.generate(CUT, prompt, sampling=LONG)
+    (record,) = caplog.records
+    assert f"shorten the prompt, the context has {context}" in record.getMessage()
 
 
 # --- batches ----------------------------------------------------------------------------------------------------------

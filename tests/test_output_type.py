@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import random
 import re
 from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 import pytest
 from pydantic import Field, TypeAdapter
@@ -112,6 +117,49 @@ def test_choice() -> None:
     assert declared.parse("red") == "red"
     assert declared.parse("2") is z.Colour.TWO
     assert accepts(lower(Choice(["one"])).grammar, b"one")
+
+
+@pytest.mark.parametrize(
+    ("item", "text"),
+    [
+        ("a b", "a b"),
+        (7, "7"),
+        (True, "True"),
+        (0.5, "0.5"),
+        (Decimal("1.50"), "1.50"),
+        (date(2026, 1, 2), "2026-01-02"),
+        (UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+        (PurePosixPath("a/b"), "a/b"),
+        (z.Colour.TWO, "2"),
+    ],
+)
+def test_a_choice_takes_what_has_a_text(item: object, text: str) -> None:
+    """An item is written as its str, a member of an Enum as its value, and given back as it is."""
+    declared = lower(Choice([item]))
+    assert accepts(declared.grammar, text.encode())
+    assert declared.parse(text) is item
+
+
+class _Pair(enum.Enum):
+    ONE = (1, 2)
+
+
+@pytest.mark.parametrize("item", [None, {"a": 1}, ["a"], ("a",), b"a", int, object(), len, _Pair.ONE])
+def test_a_choice_refuses_what_has_none(item: object) -> None:
+    """What only repr shows, or what means a type, is no answer that a model could write."""
+    with pytest.raises(OptionError, match=r"has no text of its own: .*sg\.JsonSchema"):
+        Choice(["a", item])
+
+
+def test_what_servers_take_around_a_schema_is_no_schema() -> None:
+    """Read as a schema an envelope would allow every value; a schema that names a field 'schema' is one."""
+    schema = {"type": "object", "properties": {"schema": {"type": "object"}}, "required": ["schema"]}
+    assert json.loads(JsonSchema(schema).text) == schema
+    envelope = {"name": "x", "description": "y", "schema": schema, "strict": True}
+    for wrong in (envelope, {"type": "json_schema", "json_schema": envelope}):
+        for source in (wrong, json.dumps(wrong)):
+            with pytest.raises(OptionError, match=r'pass what is inside, .*\["schema"\]'):
+                JsonSchema(source)
 
 
 @pytest.mark.parametrize("items", [[], [""], ["a", "b", "a"], [1, "1"]])

@@ -23,9 +23,17 @@ class Raw:
 
     Attributes:
         text: the text; special tokens that are written out in it count as special tokens.
+
+    Raises:
+        OptionError: it is no text.
     """
 
     text: str
+
+    def __post_init__(self) -> None:
+        """Refuse what is no text."""
+        if not isinstance(self.text, str):
+            raise OptionError(f"Raw takes a string, not {type(self.text).__name__}")
 
 
 Prompt: TypeAlias = "str | Raw | Sequence[Mapping[str, Any]]"
@@ -57,6 +65,8 @@ def _encoded(tokenizer: Any, prompt: Prompt, tools: Sequence[Mapping[str, Any]])
     if isinstance(prompt, Raw):
         return _encode_raw(tokenizer, prompt.text)
     if isinstance(prompt, str):
+        if not prompt:
+            raise OptionError("the prompt is empty: write what the model is asked")
         if getattr(tokenizer, "chat_template", None):
             return _encode_chat(tokenizer, [{"role": "user", "content": prompt}], tools)
         return _encode_raw(tokenizer, prompt)
@@ -64,8 +74,6 @@ def _encoded(tokenizer: Any, prompt: Prompt, tools: Sequence[Mapping[str, Any]])
 
 
 def _encode_raw(tokenizer: Any, text: str) -> list[int]:
-    if not isinstance(text, str):
-        raise OptionError(f"Raw takes a string, not {type(text).__name__}")
     plain: list[int] = list(tokenizer(text, add_special_tokens=False)["input_ids"])
     start = getattr(tokenizer, "bos_token", None)
     if isinstance(start, str) and text.startswith(start):
@@ -100,6 +108,11 @@ def _checked_messages(tokenizer: Any, prompt: Sequence[Mapping[str, Any]]) -> li
 
 def _check_message(index: int, message: object) -> None:
     """Refuse a chat message that a template would read as something else, or not at all."""
+    if isinstance(message, str):
+        raise OptionError(
+            f"chat message {index} must be a dict with 'role' and 'content', not {shown(message)}; "
+            "for several prompts there is generate_batch"
+        )
     if not isinstance(message, Mapping) or not {"role", "content"} <= set(message):
         raise OptionError(f"chat message {index} must be a dict with 'role' and 'content', not {shown(message)}")
     role, content = message["role"], message["content"]

@@ -375,9 +375,9 @@ def test_float32_walks_agree(runtime: Runtime) -> None:
 
 def test_the_declaration_names_the_answers() -> None:
     """Choice(exact=True) declares its answers in the order they were written, and at most a thousand of them."""
-    declared = lower(Choice(["yes", 2, None], exact=True))
-    assert declared.answers == ("yes", "2", "None")
-    assert [declared.parse(text) for text in declared.answers] == ["yes", 2, None]
+    declared = lower(Choice(["yes", 2, 0.5], exact=True))
+    assert declared.answers == ("yes", "2", "0.5")
+    assert [declared.parse(text) for text in declared.answers] == ["yes", 2, 0.5]
     assert lower(Choice(["yes", "no"])).answers is None
     assert len(lower(Choice(range(1000), exact=True)).answers or ()) == 1000
     with pytest.raises(OptionError, match=r"at most 1000 of them, not 1001; leave exact=True out"):

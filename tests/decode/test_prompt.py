@@ -58,7 +58,8 @@ def test_string_without_a_template_is_raw() -> None:
         ([{"role": "user", "content": None}], "must be a string, not None"),
         (b"hello", "not bytes"),
         (7, "not int"),
-        (Raw(3), "Raw takes a string"),  # type: ignore[arg-type]
+        ("", "the prompt is empty: write what the model is asked"),
+        (["hello", "good day"], "generate_batch"),
     ],
 )
 def test_bad_prompts(prompt: Any, message: str) -> None:
@@ -76,5 +77,11 @@ def test_prompts_that_do_not_suit_thetiny_tokenizer() -> None:
         encode_prompt(tiny_tokenizer(template="{{ raise_exception('only once') }}"), messages)
     tokenizer = tiny_tokenizer()
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="$A", special_tokens=[])
-    with pytest.raises(OptionError, match="prompt is empty"):
-        encode_prompt(tokenizer, "")
+    with pytest.raises(OptionError, match="prompt is empty: the model needs"):
+        encode_prompt(tokenizer, Raw(""))
+
+
+def test_raw_is_checked_when_it_is_made() -> None:
+    """What is no text is told where it was written, not at the call."""
+    with pytest.raises(OptionError, match="Raw takes a string, not int"):
+        Raw(3)  # type: ignore[arg-type]

@@ -28,6 +28,8 @@ MAX_ALTERNATIVES = 1_000  # Lark writes out every optional part (4,000 take it 0
 
 _DECLARE = re.compile(r"^[ \t]*%declare\b[ \t]*([^\n]*)", re.MULTILINE)
 _SURROGATE = re.compile("[\ud800-\udfff]")
+# A rule as GBNF, BNF and EBNF write it; in Lark no line starts like this.
+_OTHER_RULE = re.compile(r"\s*<?[\w-]+>?\s*(::=|:=|=)")
 _POSITION = re.compile(r",? (?:at|in) line (\d+),? column (\d+)")
 
 RuleTree = Tree[Any]
@@ -217,6 +219,13 @@ def _syntax_error(error: Exception, text: str) -> GrammarSyntaxError:
     found = _POSITION.search(message)
     if found is not None:
         at = int(found[1]), int(found[2])
+        other = _OTHER_RULE.match(text.split("\n")[at[0] - 1])
+        if other is not None:
+            return GrammarSyntaxError(
+                f'Lark grammar: {other[1]!r} is of GBNF or EBNF, and Lark writes a rule as name: "a" | other; the '
+                "first rule is named start, or in start=",
+                *at,
+            )
         said = message.replace(found[0], "").replace("Unexpected input in <string>", _unexpected(text, *at))
         return GrammarSyntaxError(f"Lark grammar: {said}", *at)
     for name in _names_in(error, message):
