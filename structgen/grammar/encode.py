@@ -46,8 +46,7 @@ def encode_json_string(text: CharDfa) -> Dfa:
     digits, or a pair of those beyond U+FFFF, wherever JSON allows it; a lone surrogate is no spelling. The
     first byte of each spelling counts one, the quotes do not.
     """
-    tree = _tree(text.boundaries, _live_columns(text), escaped=True)
-    body, accepting, ticks = _lay_out(text, tree)
+    body, accepting, ticks, tree = _json_body(text)
     begin, end, quote = len(body), len(body) + 1, int(tree.byte_class[QUOTE])
     table = np.concatenate([body, np.full((2, body.shape[1]), DEAD, np.int32)])
     table[begin, quote] = 0
@@ -59,6 +58,18 @@ def encode_json_string(text: CharDfa) -> Dfa:
         tree.byte_class,
         begin,
     )
+
+
+@lru_cache(maxsize=1024)
+def encode_json_text(text: CharDfa) -> Dfa:
+    """Return the same without the quotes: what stands between them, or between other parts of one string."""
+    body, accepting, ticks, tree = _json_body(text)
+    return Dfa.build_over_classes(body, accepting, ticks, tree.byte_class)
+
+
+def _json_body(text: CharDfa) -> tuple[IntArray, npt.NDArray[np.bool_], npt.NDArray[np.bool_], SpellingTree]:
+    tree = _tree(text.boundaries, _live_columns(text), escaped=True)
+    return *_lay_out(text, tree), tree
 
 
 def spelled(digits: Digits, children: Sequence[int | None]) -> Pairs:

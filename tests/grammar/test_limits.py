@@ -133,7 +133,11 @@ def test_lengths_with_gaps_are_multiplied_out_or_refused() -> None:
 
     dfa = build_terminal(Lexeme(sg_dfa("(abcdefgh)*")))[0].dfa
     with pytest.raises(LimitError, match="loosen"):
-        build_terminal(Lexeme(dfa, 7, 2_000_000))
+        build_terminal(Lexeme(dfa, 9, 2_000_000))
+    # No word is shorter than 8: with a greatest length alone, a counter is exact whatever the gaps.
+    counted, _ = build_terminal(Lexeme(dfa, 8, 2_000_000))
+    assert counted is not None
+    assert counted.is_counted
 
 
 def sg_dfa(pattern: str):

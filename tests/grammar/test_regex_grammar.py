@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 import warnings
@@ -10,9 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oracle import recognise
 from structgen.errors import GrammarSyntaxError, LimitError, UnsatisfiableError
 from structgen.grammar import ir, regex_grammar
-from structgen.grammar.regex_grammar import lower_regex, pattern_chardfa, pattern_language
+from structgen.grammar.regex_grammar import (
+    PatternExpression,
+    PatternLanguage,
+    counted_pattern,
+    lower_regex,
+    pattern_chardfa,
+)
 
 
 def ends(expr: ir.Expr, data: bytes, start: int) -> frozenset[int]:
@@ -97,6 +105,8 @@ def splits_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regex_grammar, "MAX_COPIES", 2)
     monkeypatch.setattr(regex_grammar, "MAX_PATTERN_COPIES", 2)
     monkeypatch.setattr(regex_grammar, "MAX_BYTE_STATES", 6)
+    monkeypatch.setattr(regex_grammar, "MAX_PATTERN_STATES", 6)
+    monkeypatch.setattr(regex_grammar, "MAX_PATTERN_CHARACTERS", 0)
 
 
 def expressions(atoms: list[str]) -> st.SearchStrategy[str]:
@@ -130,14 +140,29 @@ def test_a_split_keeps_the_language(pattern: str, texts: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("splits_early")
-@settings(max_examples=200)
-@given(expressions([*ATOMS[:-4], "[ab]{3,}"]), TEXTS)
-def test_a_pattern_with_its_bounds_split_off_is_the_same_pattern(pattern: str, texts: list[str]) -> None:
-    """The texts within the bounds are those in which the pattern is found."""
-    pattern_language.cache_clear()
+@settings(max_examples=300)
+@given(expressions([*ATOMS[:-4], "[ab]{3,}", '"', r"\\\\"]), TEXTS)
+def test_a_counted_pattern_is_the_same_pattern(pattern: str, texts: list[str]) -> None:
+    """However its repeats are counted, a pattern is found in the same strings, whatever their spelling."""
+    counted_pattern.cache_clear()
     pattern = f"^{pattern}$" if "|" not in pattern else f"^(?:{pattern})$"
-    language = pattern_language(pattern)
-    assert language.texts.bounded(language.min_length, language.max_length) == pattern_chardfa(pattern)
+    counted = counted_pattern(pattern)
+    whole = pattern_chardfa(pattern)
+    if isinstance(counted, PatternLanguage):
+        assert counted.texts.bounded(counted.min_length, counted.max_length) == whole
+    elif counted is not None:
+        grammar = ir.Grammar({"start": counted.expr}, "start")
+        for text in ["", "a", "ab", "abab", 'b"', "\\é", *texts]:
+            for spelling in (json.dumps(text), json.dumps(text, ensure_ascii=False), "".join(map(_escaped, text))):
+                data = spelling[1:-1].encode() if spelling.startswith('"') else spelling.encode()
+                assert recognise.accepts(grammar, data) == whole.matches(text), (pattern, spelling)
+                if whole.matches(text):
+                    assert counted.min_length <= len(text)
+                    assert counted.max_length is None or len(text) <= counted.max_length
+
+
+def _escaped(char: str) -> str:
+    return f"\\u{ord(char):04X}"
 
 
 @pytest.mark.parametrize(
@@ -240,16 +265,37 @@ def test_flags_are_those_of_re() -> None:
 
 
 def test_patterns_count_what_they_repeat() -> None:
-    """A long repeat between anchors becomes bounds on the length; other patterns have none."""
-    counted = pattern_language("^[a-z]{1,10000}$")
+    """A long repeat between anchors becomes bounds on the length, several become an expression; others are automata."""
+    counted = counted_pattern("^[a-z]{1,10000}$")
+    assert isinstance(counted, PatternLanguage)
     assert (counted.texts.num_states, counted.min_length, counted.max_length) == (1, 1, 10_000)
-    policy = pattern_language(r"^(?=.*\d)(?=.*[A-Z]).{8,1000}$")
+    policy = counted_pattern(r"^(?=.*\d)(?=.*[A-Z]).{8,1000}$")
+    assert isinstance(policy, PatternLanguage)
     assert (policy.min_length, policy.max_length) == (8, 1000)
     assert policy.texts.matches("xA1")
     assert not policy.texts.matches("xa1")
-    plain = pattern_language("kiwi")
-    assert (plain.min_length, plain.max_length) == (0, None)
-    assert plain.texts == pattern_chardfa("kiwi")
-    # Unanchored, the text may be longer than what matches, so its length is not bounded.
-    assert pattern_language("[a-z]{40,50}").max_length is None
-    assert pattern_chardfa("[a-z]{40,50}").matches("-" + "a" * 60)
+    several = counted_pattern("^[a-z]{1,500}@[a-z]{2,600}$")
+    assert isinstance(several, PatternExpression)
+    assert (several.min_length, several.max_length) == (4, 1101)
+    # Unanchored, the text may be longer than what matches; the others are small, or look around.
+    for pattern in ("[a-z]{40,5000}", "kiwi", "^[a-z]{1,900}$", r"^([a-z]{1,5000}\b ?){1,500}$"):
+        assert counted_pattern(pattern) is None, pattern
+
+
+@pytest.mark.parametrize("size", [999, 1000, 1001])
+def test_a_pattern_is_counted_from_a_size_on(size: int) -> None:
+    """Written out, more than 1,000 characters are counted."""
+    assert (counted_pattern(f"^a{{1,{size - 1}}}b$") is None) == (size <= 1000)
+
+
+@pytest.mark.parametrize("size", [249, 250, 251])
+def test_several_repeats_are_counted_sooner(size: int) -> None:
+    """Two long repeats are counted from 250 byte states on."""
+    assert (counted_pattern(f"^a{{1,{size - 100}}}b{{1,100}}$") is None) == (size <= 250)
+
+
+def test_several_repeats_of_large_of_large_classes_are_counted_sooner() -> None:
+    """Characters with many spellings weigh more, and no repeat of up to 32 is counted."""
+    assert isinstance(counted_pattern("^[^-]{1,33}-[^-]{1,33}$"), PatternExpression)
+    assert counted_pattern("^[a-z]{1,33}-[a-z]{1,33}$") is None
+    assert counted_pattern("^[^-]{1,32}(-[^-]{1,32}){0,3}$") is None

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from structgen.grammar.dfa import Dfa
 from structgen.grammar.encode import encode_json_string
 from structgen.grammar.ir import Lexeme
-from structgen.grammar.regex_grammar import pattern_language
+from structgen.grammar.regex_grammar import pattern_chardfa
 from structgen.grammar.terminal import _lengths_have_no_gap, build_terminal
 
 
@@ -77,8 +77,7 @@ def test_bounded_words_are_exact(dfa: Dfa, low: int, more: int | None) -> None:
 
 def test_unicode_classes_are_counted() -> None:
     """A bound on a class of many code points costs no states, however many byte states the class has."""
-    language = pattern_language(r"^\p{L}*$")
-    dfa = encode_json_string(language.texts)
+    dfa = encode_json_string(pattern_chardfa(r"^\p{L}*$"))
 
     terminal, _ = build_terminal(Lexeme(dfa, 3, 3000))
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from structgen.errors import GrammarSyntaxError, LimitError, shown
+from structgen.errors import GrammarSyntaxError, shown
 from structgen.grammar import regex_grammar
 from structgen.grammar.chardfa import CharDfa
 from structgen.grammar.json_schema import formats, strings
@@ -22,6 +22,8 @@ from structgen.grammar.json_schema.patterns import Pattern, read_pattern
 from structgen.grammar.json_schema.shapes import ANY, Values, beside, exact_fraction, of_types
 from structgen.grammar.json_schema.strings import StringShape
 from structgen.grammar.json_schema.terms import ANYTHING, DOUBT, NOTHING, InexactError, Terms, both, either
+
+R = TypeVar("R")
 
 DIGITS = "x-structgen-digits"
 """Most digits that a number is written with: [integer part, fraction, both]. Our own, for Decimal and float."""
@@ -123,21 +125,23 @@ def read_strings(reader: Reader) -> Values | None:
 
 
 def _pattern_shape(reader: Reader, pattern: str) -> StringShape:
-    try:
-        language = pattern_language(reader, "pattern", pattern)
-    except LimitError:
-        # A repeat too large to write out: its count becomes bounds on the length, if the pattern is nothing else. What
-        # is found is sound in both dialects, but says nothing of the complement.
-        counted = regex_grammar.pattern_language(pattern)
+    counted = _read(reader, "pattern", pattern, regex_grammar.counted_pattern)
+    if isinstance(counted, regex_grammar.PatternExpression):
+        return StringShape(counted=counted)
+    if counted is not None:
+        # Sound in both dialects, but it says nothing of the complement.
         return StringShape(counted.texts, low=counted.min_length, high=counted.max_length, exact=False)
-    possible = None if language.sure == language.possible else language.possible
-    return StringShape(language.sure, possible=possible)
+    return strings.from_pattern(pattern_language(reader, "pattern", pattern))
 
 
 def pattern_language(reader: Reader, keyword: str, pattern: str) -> Pattern:
     """Return the texts in which a pattern is found."""
+    return _read(reader, keyword, pattern, read_pattern)
+
+
+def _read(reader: Reader, keyword: str, pattern: str, function: Callable[[str], R]) -> R:
     try:
-        return read_pattern(pattern)
+        return function(pattern)
     except GrammarSyntaxError as error:
         raise reader.refuse(keyword, f"{pattern!r} cannot be read as a regular pattern: {error}") from error
 

@@ -127,18 +127,20 @@ def _one_of(words: tuple[bytes, ...]) -> ir.Lexeme:
     return ir.Lexeme(dfas.from_words(words), name="one of " + ", ".join(word.decode() for word in words[:3]))
 
 
-def _words(values: Values) -> tuple[tuple[bytes, ...], list[ir.Lexeme]]:
+def _words(values: Values) -> tuple[tuple[bytes, ...], list[ir.Expr]]:
     words = [b"null"] if values.nulls else []
     words += [b"true" if value else b"false" for value in sorted(values.booleans)]
     points, lexemes = numbers.lower_numbers(values.numbers)
     words += [point.encode() for point in points]
-    found = list(lexemes)
+    found: list[ir.Expr] = list(lexemes)
     for shape in values.strings:
         if shape.words is None:
             found.append(strings.lower_string(shape))
         else:
             words += [strings.spell(word) for word in sorted(shape.words)]
-    return tuple(dict.fromkeys(words)), [lexeme for lexeme in found if not lexeme.dfa.is_empty]
+    return tuple(dict.fromkeys(words)), [
+        expr for expr in found if not (isinstance(expr, ir.Lexeme) and expr.dfa.is_empty)
+    ]
 
 
 def _pointer_of(terms: Terms) -> str:

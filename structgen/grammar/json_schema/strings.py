@@ -16,7 +16,9 @@ from structgen.errors import shown
 from structgen.grammar import dfa as dfas
 from structgen.grammar import encode, ir, lexemes
 from structgen.grammar.chardfa import CharDfa
+from structgen.grammar.json_schema.patterns import Pattern, read_pattern
 from structgen.grammar.json_schema.terms import InexactError
+from structgen.grammar.regex_grammar import PatternExpression
 
 _MAX_PRODUCT_STATES = 4000
 
@@ -35,6 +37,7 @@ class StringShape:
         exact: False where the language is narrower than the keyword says (some formats), so that
             neither its complement nor its emptiness means anything.
         plain: True where a format is in it whose texts are spelled without escapes.
+        counted: a large pattern as an expression, None for none; then there is nothing else.
     """
 
     language: CharDfa | None = None
@@ -44,6 +47,7 @@ class StringShape:
     high: int | None = None
     exact: bool = True
     plain: bool = False
+    counted: PatternExpression | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -65,7 +69,9 @@ class StringShape:
         return self.exact
 
     def contains(self, text: str) -> bool:
-        """Tell whether a decoded string is a member."""
+        """Tell whether a decoded string is a member; LimitError for a pattern too large for an automaton."""
+        if self.counted is not None:
+            return self.written_out().contains(text)
         if self.words is not None:
             return text in self.words
         if len(text) < self.low or (self.high is not None and len(text) > self.high):
@@ -73,7 +79,16 @@ class StringShape:
         return self.language is None or self.language.matches(text)
 
     def intersect(self, other: StringShape) -> StringShape | None:
-        """Return the strings in both, None if there is none."""
+        """Return the strings in both, None if there is none.
+
+        Raises:
+            LimitError: a pattern is too large for an automaton, and the other shape is not all strings.
+        """
+        for one, two in ((self, other), (other, self)):
+            if one.counted is not None:
+                if one == two or two.holds_lengths_of(one.counted):
+                    return one
+                return one.written_out().intersect(two)
         exact = self.exact and other.exact
         for one, two in ((self, other), (other, self)):
             if one.words is not None:
@@ -92,8 +107,19 @@ class StringShape:
         )
         return None if shape.is_empty and exact else shape
 
+    def written_out(self) -> StringShape:
+        """Return the shape without counted repeats; LimitError for a pattern too large for an automaton."""
+        return self if self.counted is None else from_pattern(read_pattern(self.counted.pattern))
+
+    def holds_lengths_of(self, pattern: PatternExpression) -> bool:
+        """Tell whether the shape is all strings as far as their length goes, and that of no string of a pattern."""
+        is_long_enough = self.high is None or (pattern.max_length is not None and pattern.max_length <= self.high)
+        return replace(self, low=0, high=None) == StringShape() and self.low <= pattern.min_length and is_long_enough
+
     def complement(self) -> tuple[StringShape, ...]:
-        """Return shapes whose union is every other string."""
+        """Return shapes whose union is every other string; LimitError for a pattern too large for an automaton."""
+        if self.counted is not None:
+            return self.written_out().complement()
         if self.words is not None:
             return (StringShape(CharDfa.from_words(self.words).complement()),)
         parts: list[StringShape] = []
@@ -108,6 +134,12 @@ class StringShape:
         if self.high is not None:
             parts.append(StringShape(low=self.high + 1))
         return tuple(parts)
+
+
+def from_pattern(pattern: Pattern) -> StringShape:
+    """Return the strings in which a pattern is found."""
+    possible = None if pattern.sure == pattern.possible else pattern.possible
+    return StringShape(pattern.sure, possible=possible)
 
 
 def _both(first: CharDfa | None, second: CharDfa | None) -> CharDfa | None:
@@ -167,8 +199,10 @@ def possible_language(shapes: Iterable[StringShape]) -> CharDfa:
     return found
 
 
-def lower_string(shape: StringShape) -> ir.Lexeme:
-    """Return the lexeme of a shape that is no list of words, both quotes included."""
+def lower_string(shape: StringShape) -> ir.Expr:
+    """Return the expression of a shape that is no list of words, both quotes included; mostly one lexeme."""
+    if shape.counted is not None:
+        return ir.Sequence((ir.Literal(b'"'), shape.counted.expr, ir.Literal(b'"')))
     if shape.language is not None and shape.plain:
         return replace(_plain(shape.language), min_length=shape.low, max_length=shape.high)
     return lexemes.json_string(shape.language, min_length=shape.low, max_length=shape.high)
@@ -195,6 +229,7 @@ def _is_empty(language: CharDfa, low: int, high: int | None) -> bool:
 
 
 def _bounded(shape: StringShape, keyword: str) -> CharDfa:
+    shape = shape.written_out()
     if shape.words is not None:
         return CharDfa.from_words(shape.words)
     states = 1 if shape.language is None else shape.language.num_states

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from json_cases import check, table
+from structgen.errors import LimitError
 from structgen.grammar import ir
 from structgen.grammar.json_schema import lower_schema
 
@@ -85,7 +86,36 @@ _LONG = "^[a-z]{1,6000}$"
     ("alone", {"type": "string", "pattern": _LONG}, [f'"{"a" * 6000}"', '"a"'], [f'"{"a" * 6001}"', '""', '"A"']),
     ("and length", {"type": "string", "pattern": _LONG, "maxLength": 5}, ['"abcde"'], ['"abcdef"', '""']),
     ("and least length", {"type": "string", "pattern": _LONG, "minLength": 3}, ['"abc"'], ['"ab"']),
+    (
+        "several",
+        {"type": "string", "pattern": "^[a-z]{1,600}@[a-z]{1,600}$"},
+        ['"a@b"', f'"{"a" * 600}@{"b" * 600}"', f'"{"a" * 599}\\u0040b"'],
+        [f'"{"a" * 601}@b"', f'"a@{"b" * 601}"', '"@b"', '"a@"', '"a"'],
+    ),
+    (
+        "nested",
+        {"type": "string", "pattern": r"^(([a-z]{1,50} ){1,50}\.){1,50}$"},
+        ['"ab c ."', f'"{("a" * 50 + " ") * 50}."', f'"{"a ." * 50}"'],
+        [f'"{"a" * 51} ."', f'"{"a " * 51}."', f'"{"a ." * 51}"', '"."', '""'],
+    ),
+    ("several and length", {"pattern": "^[a-z]{1,600}@[a-z]{1,600}$", "maxLength": 4}, ['"a@bc"'], ['"a@bcd"']),
+    ("several and enum", {"pattern": "^[a-z]{1,600}@[a-z]{1,600}$", "enum": ["a@b", "c", 1]}, ['"a@b"', "1"], ['"c"']),
+    ("not several", {"type": "string", "not": {"pattern": "^[a-z]{1,600}@[a-z]{1,600}$"}}, ['"a"'], ['"a@b"']),
+    (
+        "several, and bounds that say nothing",
+        {"pattern": "^[a-z]{1,3000}@[a-z]{1,3000}$", "minLength": 3, "maxLength": 6001},
+        ['"a@b"', "1"],
+        ['"a"'],
+    ),
 )
 def test_a_count_too_large_to_write_out_is_a_bound(schema: Any, words: list[str], others: list[str]) -> None:
-    """A long anchored repeat is counted, beside other bounds too."""
+    """Long repeats of an anchored pattern are counted, beside other bounds too."""
     check(schema, words, others)
+
+
+def test_a_pattern_too_large_for_an_automaton_stands_alone() -> None:
+    """Beside a keyword that cuts into it, a pattern whose repeats are too long to write out is a limit."""
+    for more in ({"maxLength": 6000}, {"minLength": 4}, {"pattern": "x", "allOf": [{"pattern": "y"}]}):
+        schema = {"allOf": [{"pattern": "^[a-z]{1,3000}@[a-z]{1,3000}$"}, more]}
+        with pytest.raises(LimitError, match=r"the repeat \{1,3000\}"):
+            lower_schema(schema)
