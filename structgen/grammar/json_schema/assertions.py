@@ -198,8 +198,9 @@ def read_objects(reader: Reader, context: Context) -> Values | None:
     for name in declared:
         for keys, value in patterns:
             if keys.possible.matches(name):
-                wanted = value if keys.sure.matches(name) else either(value, DOUBT)
-                declared[name] = both(declared[name], wanted)
+                matched = both(declared[name], value)
+                is_sure = keys.sure.matches(name)
+                declared[name] = matched if is_sure else _either_way(matched, declared[name])
     base = ObjectShape(
         properties=tuple(declared.items()),
         regions=_regions(patterns, _additional(reader, context)),
@@ -220,21 +221,27 @@ def _additional(reader: Reader, context: Context) -> Terms:
 
 
 def _regions(patterns: list[tuple[Pattern, Terms]], additional: Terms) -> tuple[Region, ...]:
-    """Split all keys by the patterns; what none matches is additional; what is in doubt is never written."""
+    """Split all keys by the patterns; what none matches is additional; what may match has to be right either way."""
     if not patterns:
         return () if additional == NOTHING else (Region(None, additional),)
-    doubtful = CharDfa.empty()
     # The keys that match the same patterns, and what these say of the value; None where none says anything.
     kinds: list[tuple[CharDfa, Terms | None]] = [(CharDfa.any_text(), None)]
     for keys, value in patterns:
-        doubtful = doubtful.union(keys.possible.difference(keys.sure))
-        inside = [(keys.sure.intersection(kind), both(terms or ANYTHING, value)) for kind, terms in kinds]
-        outside = [(kind.difference(keys.possible), terms) for kind, terms in kinds]
-        kinds = [(kind, terms) for kind, terms in (*inside, *outside) if not kind.is_empty]
-    if not doubtful.is_empty:
-        kinds = [(kind.difference(doubtful), terms) for kind, terms in kinds] + [(doubtful, DOUBT)]
-    regions = [Region(kind, additional if terms is None else terms) for kind, terms in kinds if not kind.is_empty]
+        split: list[tuple[CharDfa, Terms | None]] = []
+        doubtful = keys.possible.difference(keys.sure)
+        for kind, terms in kinds:
+            matched, unmatched = both(terms or ANYTHING, value), additional if terms is None else terms
+            split.append((kind.intersection(keys.sure), matched))
+            split.append((kind.difference(keys.possible), terms))
+            split.append((kind.intersection(doubtful), _either_way(matched, unmatched)))
+        kinds = [(kind, terms) for kind, terms in split if not kind.is_empty]
+    regions = [Region(kind, additional if terms is None else terms) for kind, terms in kinds]
     return tuple(region for region in regions if region.value != NOTHING)
+
+
+def _either_way(matched: Terms, unmatched: Terms) -> Terms:
+    """Return what a value is that fits by both of two readings; nothing is known of other values."""
+    return matched if matched == unmatched else either(both(matched, unmatched), DOUBT)
 
 
 def _named(reader: Reader, context: Context) -> ObjectShape:
