@@ -6,6 +6,7 @@ keeps the last of equal keys, so nothing that follows can take the value back. S
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from structgen.errors import LimitError
@@ -25,9 +26,7 @@ _Before = dict[tuple[int, Met], ir.Expr]
 def counted(rules: Rules, plan: Plan) -> ir.Expr:
     """Return the objects in declared order."""
     if plan.others and plan.low > plan.num_required + 1:
-        raise InexactError(
-            "minProperties", "would need several undeclared keys, which could be equal; declare or require the keys"
-        )
+        raise _equal_keys()
     if len(plan.witnessed) > 1:
         raise _several_values()
     top = len(plan.members) if plan.is_counted else 1
@@ -43,6 +42,12 @@ def counted(rules: Rules, plan: Plan) -> ir.Expr:
         low, high = max(plan.low - count, 0), None if plan.high is None else plan.high - count
         options += tail.first(missing, low, high) if count == 0 else [join(text, tail.after(missing, None, low, high))]
     return choose(options)
+
+
+def _equal_keys() -> InexactError:
+    return InexactError(
+        "minProperties", "would need several undeclared keys, which could be equal; declare or require the keys"
+    )
 
 
 def _several_values() -> InexactError:
@@ -126,7 +131,7 @@ def any_order(rules: Rules, plan: Plan) -> ir.Expr | None:
     each of them is as the schema says.
     """
     if plan.others and plan.is_counted:
-        raise InexactError("minProperties", "cannot be counted in any order beside open keys; use the declared order")
+        plan = _with_one_more(plan)
     if plan.witnessed:
         raise InexactError(
             "additionalProperties",
@@ -139,6 +144,25 @@ def any_order(rules: Rules, plan: Plan) -> ir.Expr | None:
         if len(members) > MAX_ANY_ORDER or plan.is_counted:
             return None
     return _AnyOrder(rules, plan, members).objects()
+
+
+def _with_one_more(plan: Plan) -> Plan:
+    """Return the plan with its least count as a need: one key more than the required ones, which differs from them."""
+    if plan.high is not None:
+        raise InexactError("maxProperties", "cannot be counted in any order beside open keys; use the declared order")
+    if plan.low > plan.num_required + 1:
+        raise _equal_keys()
+    more = frozenset({plan.num_needs})
+    return replace(
+        plan,
+        members=tuple(
+            member if member.is_required else replace(member, pairs=tuple((p, met | more) for p, met in member.pairs))
+            for member in plan.members
+        ),
+        others=tuple(replace(other, met=other.met | more) for other in plan.others),
+        num_needs=plan.num_needs + 1,
+        low=0,
+    )
 
 
 class _AnyOrder:

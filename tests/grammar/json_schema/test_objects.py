@@ -192,6 +192,12 @@ def test_objects(schema: Any, words: list[str], others: list[str]) -> None:
         ['{"b": ""}', '{"z": 1}'],
     ),
     (
+        "one more than is required",
+        {"type": "object", "properties": AB, "required": ["a"], "minProperties": 2},
+        ['{"z": 1, "a": 2}', '{"b": "", "a": 2}', '{"a": 2, "z": 1, "b": ""}'],
+        ['{"a": 1}', '{"z": 1, "b": ""}'],
+    ),
+    (
         "one declared key",
         {"type": "object", "properties": {"a": INTEGER}},
         ['{"z": 1, "a": 2, "y": 3}'],
