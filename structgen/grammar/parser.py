@@ -244,7 +244,7 @@ class Parser:
         accepting = False
         for terminal, state, count, stack in moves:
             shape = self.terminals[terminal]
-            if shape.edges[state]:
+            if shape.num_bytes[state]:
                 threads.append((terminal, state, count, stack))
             if shape.accepts_at(state, count):
                 fresh, ends = self.after(stack)
@@ -295,7 +295,7 @@ class Parser:
         """Yield where a thread may stand after one byte, with the bytes that lead there."""
         terminal, state, count, stack = thread
         shape = self.terminals[terminal]
-        for target, tick, group in shape.edges[state]:
+        for target, tick, group in shape.edges(state):
             stepped = shape.counted(target, count + tick)
             if stepped is not None:
                 yield (terminal, *stepped, stack), group

@@ -38,11 +38,12 @@ class Terminal:
         free_text: penalties apply inside it.
         need: (num_states,) fewest ticks from a state to acceptance.
         most: (num_states,) most ticks from a state to acceptance, UNBOUNDED if there is no most.
-        edges: per state, (next state, whether it ticks, ascending bytes that lead there).
         name: for messages.
         is_counted: whether a counter goes with the state.
         counted_dfa: the same for the kernels.
         num_bytes: (num_states,), how many bytes a state goes on with.
+        known_edges: per state what `edges` gives, None until it is asked for: a key that may be any but a few names has
+            hundreds of states, of which a text passes a few.
     """
 
     dfa: Dfa
@@ -51,11 +52,18 @@ class Terminal:
     free_text: bool
     need: tuple[int, ...]
     most: tuple[int, ...]
-    edges: tuple[tuple[Edge, ...], ...]
     name: str
     is_counted: bool
     counted_dfa: CountedDfa
     num_bytes: tuple[int, ...]
+    known_edges: list[tuple[Edge, ...] | None]
+
+    def edges(self, state: int) -> tuple[Edge, ...]:
+        """Return (next state, whether it ticks, ascending bytes that lead there) for each pair of the first two."""
+        known = self.known_edges[state]
+        if known is None:
+            known = self.known_edges[state] = _edges_of(self.dfa, state)
+        return known
 
     @property
     def key(self) -> tuple[bytes, int, int | None, bool]:
@@ -65,7 +73,7 @@ class Terminal:
     def is_body(self, state: int) -> bool:
         """Return whether a state is inside the counted text: behind its opening, if it has one, and before its end."""
         is_before = state == 0 and not bool(self.dfa.tick_bytes[0].any())
-        return bool(self.edges[state]) and not is_before
+        return self.num_bytes[state] > 0 and not is_before
 
     def accepts_at(self, state: int, count: int) -> bool:
         """Return whether a word may end in this state after this many ticks."""
@@ -137,21 +145,21 @@ def _make_terminal(dfa: Dfa, low: int, high: int | None, lexeme: Lexeme) -> Term
         low,
         -1 if high is None else high,
     )
-    edges = _edges_of(dfa)
-    num_bytes = tuple(sum(len(group) for _, _, group in row) for row in edges)
+    num_bytes = tuple(np.count_nonzero(dfa.delta >= 0, axis=1).tolist())
+    known_edges: list[tuple[Edge, ...] | None] = [None] * dfa.num_states
     return Terminal(
-        dfa, low, high, lexeme.free_text, need, most, edges, lexeme.name, is_counted, counted_dfa, num_bytes
+        dfa, low, high, lexeme.free_text, need, most, lexeme.name, is_counted, counted_dfa, num_bytes, known_edges
     )
 
 
-def _edges_of(dfa: Dfa) -> tuple[tuple[Edge, ...], ...]:
-    grouped: list[dict[tuple[int, bool], list[int]]] = [{} for _ in range(dfa.num_states)]
-    states, byte_values = np.nonzero(dfa.delta >= 0)
-    targets = dfa.delta[states, byte_values].tolist()
-    ticks = dfa.tick_bytes[states, byte_values].tolist()
-    for state, byte, target, tick in zip(states.tolist(), byte_values.tolist(), targets, ticks, strict=True):
-        grouped[state].setdefault((target, tick), []).append(byte)
-    return tuple(tuple((*key, tuple(group)) for key, group in row.items()) for row in grouped)
+def _edges_of(dfa: Dfa, state: int) -> tuple[Edge, ...]:
+    """Return the edges of a state, in the order of their first bytes."""
+    row, ticks = dfa.delta[state].tolist(), dfa.tick_bytes[state].tolist()
+    grouped: dict[tuple[int, bool], list[int]] = {}
+    for byte, target in enumerate(row):
+        if target >= 0:
+            grouped.setdefault((target, ticks[byte]), []).append(byte)
+    return tuple((target, tick, tuple(group)) for (target, tick), group in grouped.items())
 
 
 def tick_edges(dfa: Dfa) -> list[list[tuple[int, int]]]:
