@@ -96,8 +96,8 @@ def generate(  # noqa: PLR0913 - the options of a command line
     result = _run(model, output_type, _prompt(text, system, is_raw=raw), options, stream=stream)
     if wanted is not None and result.report.truncated:
         typer.echo(
-            f"structgen: the budget of {result.report.record.max_tokens} tokens cut this text, so a string or a list "
-            "in it may have broken off: pass a larger --max-tokens, or a shorter prompt if the context is full",
+            f"structgen: the budget of {result.report.record.max_tokens} tokens limited this text, so a string or a "
+            "list in it may have broken off: pass a larger --max-tokens, or a shorter prompt if the context is full",
             err=True,
         )
     if report:

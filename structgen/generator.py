@@ -104,7 +104,7 @@ class Generator(Generic[T]):
     def __call__(self, prompt: Prompt, **options: Unpack[RunOptions]) -> T:
         """Return the object; the options are those of `run`.
 
-        Where the budget cut a text that says itself where it ends, the logger "structgen" has a warning: the object
+        Where the budget limited a text that says itself where it ends, the logger "structgen" has a warning: the object
         alone does not show it.
         """
         result = self.run(prompt, **options)
@@ -113,13 +113,13 @@ class Generator(Generic[T]):
         return result.value
 
     def _cut(self, record: ReplayRecord) -> str:
-        """Return what to know of a text that the budget cut."""
+        """Return what to know of a text that the budget limited."""
         context = self._runtime.context_length
         is_full = context is not None and len(record.prompt_token_ids) + record.max_tokens >= context
         advice = f"shorten the prompt, the context has {context}" if is_full else "pass a larger max_tokens"
         return (
-            f"{self._declaration.name}: the budget of {record.max_tokens} tokens cut this text, so a string or a list "
-            f"in it may have broken off: {advice}; the method run tells it in report.truncated"
+            f"{self._declaration.name}: the budget of {record.max_tokens} tokens limited this text, so a string or a "
+            f"list in it may have broken off: {advice}; the method run tells it in report.truncated"
         )
 
     @takes(CallSettings)

@@ -78,7 +78,8 @@ GUIDES = {
         "Take what was made from `results`, which has each row's value or error in order, and repeat the others.",
     ),
     "OptionError": Guide(
-        "An argument is misspelt, out of range, of another type, or contradicts another.",
+        "An argument is out of range, of another type, or contradicts another; or an option of a call, or a field of "
+        "`Sampling`, `Speculation`, `Limits` or `Policy`, is misspelt.",
         "Write what the message names.",
     ),
     "ConfirmationRequired": Guide(

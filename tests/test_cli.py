@@ -154,7 +154,7 @@ def test_a_text_that_the_budget_cut_is_told(invoke: Any, tiny: sg.Model) -> None
     for more in ((), ("--stream",)):
         done = invoke("generate", "x", *cut, *more)
         assert (done.exit_code, len(done.stderr.splitlines())) == (0, 1)
-        assert "the budget of 4 tokens cut this text" in done.stderr
+        assert "the budget of 4 tokens limited this text" in done.stderr
         assert "--max-tokens" in done.stderr
     assert invoke("generate", "x", "--max-tokens", "4", "--seed", "1").stderr == ""
 

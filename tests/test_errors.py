@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Callable
 
 import pytest
 
@@ -103,6 +104,24 @@ def test_every_class_of_the_tree_is_raised() -> None:
     assert set(GUIDES) == leaves
     for name, cls in classes().items():
         assert any(issubclass(found, cls) for found in raised), name
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: sg.load(nmae="x"),  # type: ignore[call-arg]
+        lambda: sg.check(bool, polcy=None),  # type: ignore[call-arg]
+        lambda: sg.JsonSchema({}, witespace="any"),  # type: ignore[call-arg]
+        lambda: sg.Choice(["a"], exakt=True),  # type: ignore[call-arg]
+        lambda: sg.Choice("yes", "no"),  # type: ignore[call-arg, misc]
+        lambda: sg.Lark("start:", strt="a"),  # type: ignore[call-arg]
+        lambda: sg.Sampling.greedy(top_q=1),  # type: ignore[call-arg]
+    ],
+)
+def test_a_misspelt_keyword_of_a_function_stays_pythons(call: Callable[[], object]) -> None:
+    """As docs/errors.md says: only options of a call and the classes of options say what was meant."""
+    with pytest.raises(TypeError, match=r"unexpected keyword argument|positional argument"):
+        call()
 
 
 @pytest.mark.parametrize("num_failed", [1, 2, 3])

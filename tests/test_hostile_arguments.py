@@ -184,7 +184,18 @@ CALLS = (
 
 # What we make and hand out: nobody else calls these.
 OURS = {
-    *("Explanation", "Finding", "Generator", "ParserState", "Partial", "ReplayRecord", "Report", "Result"),
+    *(
+        "Bounded",
+        "Objection",
+        "Explanation",
+        "Finding",
+        "Generator",
+        "ParserState",
+        "Partial",
+        "ReplayRecord",
+        "Report",
+        "Result",
+    ),
     *("RouteMetrics", "TokenAutomaton", "Vocabulary"),
     *("CompileCache.compile", "CompileCache.scans_of", "CompileCache.store", "ToolCall.of_valid"),
     *("TokenAutomaton.export_rows", "TokenAutomaton.import_rows"),
