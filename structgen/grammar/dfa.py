@@ -19,6 +19,7 @@ from structgen.grammar.table import (
     DEAD,
     BoolArray,
     IntArray,
+    breadth_first,
     column_classes,
     determinise,
     product,
@@ -84,6 +85,13 @@ class Dfa:
         class_ticks = class_ticks[states] & (table >= 0)
         table, chosen = quotient(table, accepting[states], class_ticks, distance)
         return _freeze(table, accepting[states][chosen], class_ticks[chosen], byte_class)
+
+    @classmethod
+    def of_minimal(cls, delta: IntArray, accepting: BoolArray, tick_bytes: BoolArray, start: int) -> Dfa:
+        """Number a DFA whose states are all different and all lead to acceptance; the arrays are those of `build`."""
+        first, byte_class = column_classes(delta, tick_bytes)
+        table, order = breadth_first(delta[:, first], start)
+        return _freeze(table, accepting[order], tick_bytes[:, first][order], byte_class)
 
     @property
     def num_states(self) -> int:

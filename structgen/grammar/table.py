@@ -111,17 +111,26 @@ def quotient(table: IntArray, accepting: BoolArray, labels: BoolArray, distance:
     block = _blocks(table, accepting, labels, distance)
     _, chosen, place = np.unique(block, return_index=True, return_inverse=True)
     dense = np.append(place, DEAD).astype(np.int32)
-    merged = dense[table[chosen]]
-    offsets, _, targets = _successors(merged)
-    order, position = [int(dense[0])], [DEAD] * len(merged)
-    position[order[0]] = 0
+    numbered, order = breadth_first(dense[table[chosen]], int(dense[0]))
+    return numbered, chosen[order].astype(np.int32)
+
+
+def breadth_first(table: IntArray, start: int) -> tuple[IntArray, IntArray]:
+    """Number states breadth-first from a start state; those that it does not reach are left out.
+
+    Returns:
+        the table in the new numbers, and for each of them the old one.
+    """
+    offsets, _, targets = _successors(table)
+    order, position = [start], [DEAD] * len(table)
+    position[start] = 0
     for state in order:
         for target in targets[offsets[state] : offsets[state + 1]]:
             if position[target] < 0:
                 position[target] = len(order)
                 order.append(target)
     renumber = np.array([*position, DEAD], dtype=np.int32)
-    return renumber[merged[order]], chosen[order].astype(np.int32)
+    return renumber[table[order]], np.array(order, dtype=np.int32)
 
 
 def _blocks(table: IntArray, accepting: BoolArray, labels: BoolArray, distance: IntArray) -> IntArray:

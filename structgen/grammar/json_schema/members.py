@@ -15,6 +15,7 @@ from structgen.grammar.json_schema.layout import Layout, choose, join
 from structgen.grammar.json_schema.objects import Need, ObjectShape, Region, shared_keys, undeclared
 from structgen.grammar.json_schema.rules import Rules
 from structgen.grammar.json_schema.terms import NOTHING, Terms, both
+from structgen.grammar.other_words import json_string_except
 
 MAX_LISTED_KEYS = 64
 _MAX_ROLES = 16
@@ -188,10 +189,11 @@ def _other(rules: Rules, key: ir.Lexeme, value: Terms, needs: tuple[Need, ...], 
 
 @lru_cache(maxsize=256)
 def _other_key(keys: CharDfa | None, declared: tuple[str, ...]) -> ir.Lexeme | None:
-    if keys is None and not declared:
-        return replace(lexemes.json_string(), free_text=False, name="key")
-    found = undeclared(keys, declared)
     # A key is structure, not prose: penalties leave it alone.
+    if keys is None:
+        dfa = json_string_except(declared) if declared else lexemes.json_string().dfa
+        return ir.Lexeme(dfa, name="key")
+    found = undeclared(keys, declared)
     return None if found.is_empty else replace(lexemes.json_string(found), free_text=False, name="key")
 
 
