@@ -69,7 +69,7 @@ def test_python_types(model: sg.Model, name: str) -> None:
 def test_declared_values(model: sg.Model) -> None:
     """Each kind of declared value gives what it says."""
     assert re.fullmatch(r"[A-Z]{2}\d", model.generate(sg.Regex(r"[A-Z]{2}\d"), "x", seed=1))
-    items = [1, "1.5", None]
+    items = [1, "1.5", False]
     assert model.generate(sg.Choice(items), "x", seed=1) in items
     parser = lark.Lark(GRAMMAR)
     assert parser.parse(model.generate(sg.Lark(GRAMMAR), "x", seed=1, max_tokens=40))
