@@ -1,7 +1,7 @@
 """Terminals: what the parser shifts. A lexeme without the empty word, with its length bounds made exact.
 
-A bound on the length is kept as a counter where there is no least length, and wherever every state of the DFA can
-finish at every length between its shortest and its longest word; otherwise the counter is multiplied out, or refused.
+A bound on the length is kept as a counter where it is the only one, and wherever every state of the DFA can finish at
+every length between its shortest and its longest word; otherwise the counter is multiplied out, or refused.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ def build_terminal(lexeme: Lexeme, *, allow_counter: bool = True) -> tuple[Termi
         if (high is not None and need[0] > high) or most[0] < low:
             return None, False
     has_empty_word = dfa.accepts_empty and low == 0
-    # With no least length, the shortest way to the end is all that a count must leave room for.
-    is_exact = low == 0 or _lengths_have_no_gap(dfa, low, high)
+    # With one bound alone, the shortest or the longest way to the end says all that a count must know.
+    is_exact = low == 0 or high is None or _lengths_have_no_gap(dfa, low, high)
     if (low > 0 or high is not None) and not (allow_counter and is_exact):
         dfa, low, high = _multiplied_out(dfa, low, high, lexeme.name), 0, None
     if has_empty_word:

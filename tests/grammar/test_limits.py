@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import random
+import re
+
 import numpy as np
 import pytest
 
@@ -134,10 +138,36 @@ def test_lengths_with_gaps_are_multiplied_out_or_refused() -> None:
     dfa = build_terminal(Lexeme(sg_dfa("(abcdefgh)*")))[0].dfa
     with pytest.raises(LimitError, match="loosen"):
         build_terminal(Lexeme(dfa, 9, 2_000_000))
-    # No word is shorter than 8: with a greatest length alone, a counter is exact whatever the gaps.
-    counted, _ = build_terminal(Lexeme(dfa, 8, 2_000_000))
+
+
+@pytest.mark.parametrize("bounds", [(8, 2_000_000), (100_000, None)])
+def test_one_bound_is_a_counter_whatever_the_gaps(bounds: tuple[int, int | None]) -> None:
+    """With a greatest or a least length alone (no word is shorter than 8), a counter is exact."""
+    dfa = build_terminal(Lexeme(sg_dfa("(abcdefgh)*")))[0].dfa
+    counted, _ = build_terminal(Lexeme(dfa, *bounds))
     assert counted is not None
     assert counted.is_counted
+
+
+@pytest.mark.parametrize("least", [0, 1, 98, 99, 100, 101])
+def test_a_least_length_between_gaps_can_always_be_reached_in_time(least: int) -> None:
+    """Whatever is drawn within the budget, the text ends in time, long enough."""
+    schema = {"type": "string", "pattern": "^(abc|xyzzy)*$", "minLength": least}
+    for seed in range(5):
+        rng, state, text = random.Random(seed), sg.compile(sg.JsonSchema(schema), VOCABULARY).start(), bytearray()
+        budget = state.tokens_to_end_bound + rng.randint(0, 9)
+        while True:
+            mask = np.unpackbits(state.mask_within(budget).view(np.uint8), bitorder="little")
+            token = int(rng.choice(np.flatnonzero(mask).tolist()))
+            if token in VOCABULARY.stop_ids:
+                break
+            budget -= 1
+            assert budget >= 0
+            text += VOCABULARY.token_bytes(token)
+            state.advance(token)
+
+        assert re.fullmatch("(abc|xyzzy)*", json.loads(text))
+        assert len(json.loads(text)) >= least
 
 
 def sg_dfa(pattern: str):
