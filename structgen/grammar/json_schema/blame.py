@@ -153,6 +153,8 @@ def _contradiction(solver: Solver, terms: list[Term]) -> str:
 
 def _words(solver: Solver, term: Term) -> str:
     """Return the keywords of a term, or its constant."""
+    if term.doubtful:
+        return "a pattern that ECMA-262 and Python read differently"
     if term.value:
         words = f"the value {shown(term.value)}"
     else:

@@ -21,7 +21,7 @@ from structgen.grammar.json_schema.emit_objects import object_rule
 from structgen.grammar.json_schema.layout import Layout, Style, choose
 from structgen.grammar.json_schema.shapes import Values
 from structgen.grammar.json_schema.solver import Solver
-from structgen.grammar.json_schema.terms import ANYTHING, NOTHING, InexactError, Terms
+from structgen.grammar.json_schema.terms import ANYTHING, NOTHING, InexactError, Terms, place
 
 PropertyOrder = Literal["declared", "any"]
 MAX_RULES = 100_000
@@ -144,4 +144,4 @@ def _words(values: Values) -> tuple[tuple[bytes, ...], list[ir.Expr]]:
 
 
 def _pointer_of(terms: Terms) -> str:
-    return "any" if terms == ANYTHING else min(terms).pointer or "#"
+    return "any" if terms == ANYTHING else place(terms)

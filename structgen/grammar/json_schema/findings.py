@@ -209,7 +209,8 @@ class _Survey:
         for terms, is_empty in emitter.is_empty.items():
             if is_empty and terms != NOTHING:
                 for term in terms:
-                    if not term.negated and not term.value and term.pointer not in alive:
+                    is_schema = not (term.negated or term.value or term.options or term.doubtful)
+                    if is_schema and term.pointer not in alive:
                         together.setdefault(term.pointer, set()).update(terms - {term})
         for number, (pointer, others) in enumerate(together.items()):
             if others:

@@ -8,6 +8,7 @@ nonterminal iff they hold the same terms.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from structgen.grammar.json_schema.document import JsonValue
@@ -40,7 +41,7 @@ Terms = frozenset[Term]
 
 ANYTHING: Terms = frozenset()
 NOTHING: Terms = frozenset({Term("", never=True)})
-DOUBT: Terms = frozenset({Term("", doubtful=True)})
+DOUBT: Terms = frozenset({Term("#", doubtful=True)})
 
 
 def both(first: Terms, second: Terms) -> Terms:
@@ -71,12 +72,17 @@ def either(*parts: Terms) -> Terms:
         return ANYTHING
     if len(distinct) == 1:
         return frozenset(distinct[0])
-    return frozenset({Term(distinct[0][0].pointer, options=tuple(distinct))})
+    return frozenset({Term(place(term for option in distinct for term in option), options=tuple(distinct))})
 
 
 def negation(terms: Terms) -> Terms:
     """Return the conjunction of the one term that stands for the complement of a conjunction."""
     return either(*negations(terms))
+
+
+def place(terms: Iterable[Term]) -> str:
+    """Return the JSON pointer of the first term that has one of its own."""
+    return min((term.pointer for term in terms if not (term.doubtful or term.never)), default="#")
 
 
 def is_doubtful(terms: Terms) -> bool:

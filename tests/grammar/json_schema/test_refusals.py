@@ -95,6 +95,14 @@ def test_what_cannot_be_exact_is_refused(schema: Any, pointer: str, keyword: str
         ),
         ({"type": "integer", "multipleOf": 7, "minimum": 1, "maximum": 6}, "#"),
         ({"enum": []}, "#"),
+        ({"type": "array", "items": {"type": "string"}, "contains": {"type": "null"}}, "#/contains"),
+        ({"type": "array", "maxItems": 1, "contains": {"type": "null"}, "minContains": 2}, "#"),
+        ({"type": "object", "unevaluatedProperties": False, "required": ["a"]}, "#"),
+        (
+            {"type": "object", "required": ["é"], "properties": {"é": {"type": "string"}}}
+            | {"patternProperties": {"\\w": {"type": "integer"}}},
+            "#/patternProperties/%5Cw",
+        ),
     ],
 )
 def test_contradictions_are_told(schema: Any, pointer: str) -> None:
