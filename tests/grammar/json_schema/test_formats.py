@@ -7,14 +7,15 @@ import io
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import AnyUrl, AwareDatetime, TypeAdapter
+from pydantic import AnyUrl, AwareDatetime, Field, TypeAdapter
 
+import structgen as sg
 from json_cases import check, table
 from json_oracle import FORMATS, sample
 from oracle.recognise import accepts
@@ -247,3 +248,16 @@ def test_words_of_a_format_are_read_by_pydantic(name: str, output_type: Any) -> 
     rng = random.Random(name)
     for _ in range(60):
         TypeAdapter(output_type).validate_json(sample(grammar, rng))
+
+
+def test_types_hold_texts_to_what_pydantic_reads() -> None:
+    """An email of a type is narrower than the standard's, and a format that nothing is known of is refused there."""
+    email = Annotated[str, Field(json_schema_extra={"format": "email"})]
+    assert [found.status for found in sg.check(email).findings if found.keyword == "format"] == ["narrower"]
+    vocabulary = sg.Vocabulary.from_bytes([*(bytes([byte]) for byte in range(256)), b""], stop_ids=[256])
+    for declared, legal in ((email, False), (sg.JsonSchema({"type": "string", "format": "email"}), True)):
+        state = sg.compile(declared, vocabulary).start()
+        state.advance(ord('"'))
+        assert state.allows(ord("~")) == legal
+    with pytest.raises(sg.UnsupportedTypeError, match="the format 'phone'"):
+        sg.check(Annotated[str, Field(json_schema_extra={"format": "phone"})])
