@@ -79,6 +79,9 @@ def generate(  # noqa: PLR0913 - the options of a command line
     _refuse_file(prompt)
     wanted = declared(schema=schema, type_name=type_name, regex=regex, choice=choice, lark=lark)
     output_type: Any = str if wanted is None else wanted.output_type
+    if wanted is not None:
+        for warning in wanted.warnings:
+            typer.echo(f"structgen: {wanted.name}: {warning}", err=True)
     options = _call_options(
         temperature=temperature,
         greedy=greedy,

@@ -18,6 +18,7 @@ _STYLES = {
     "exact": "green",
     "narrower": "yellow",
     "annotation": "dim",
+    "ignored": "yellow",
     "unreached": "dim",
     "empty": "yellow",
     "refused": "bold red",

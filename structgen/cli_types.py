@@ -10,6 +10,7 @@ import importlib
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, NamedTuple, TypeVar
@@ -40,10 +41,17 @@ ModelOption = Annotated[
 
 
 class Declared(NamedTuple):
-    """An output type, and what to call it: the file or the option that it came from."""
+    """An output type.
+
+    Attributes:
+        output_type: what was declared.
+        name: what to call it: the file or the option that it came from.
+        warnings: what was told when it was declared.
+    """
 
     output_type: object
     name: str
+    warnings: tuple[str, ...] = ()
 
 
 def declared(
@@ -93,7 +101,10 @@ def _from_schema(name: str) -> Declared:
     _refuse_text(name, "--schema")
     text = read_stdin("the schema") if name == "-" else _read(Path(name))
     shown = "stdin" if name == "-" else name
-    return Declared(_in_file(shown, lambda: JsonSchema(text)), shown)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        schema = _in_file(shown, lambda: JsonSchema(text))
+    return Declared(schema, shown, tuple(str(warning.message) for warning in told))
 
 
 def _from_lark(name: str) -> Declared:

@@ -9,6 +9,7 @@ import enum
 import json
 import os
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -25,6 +26,9 @@ LarkLexer = Literal["dynamic", "contextual"]
 # One line that ends like the name of a file: no schema does, and no grammar without a colon before that.
 _PATH = re.compile(r"(?:[A-Za-z]:[\\/])?[^\n:{\"]*\.(?:json|schema|lark|ebnf|g|txt|ya?ml)")
 
+_MAX_TOLD = 5
+"""Keywords that one warning tells of."""
+
 _ENVELOPE = frozenset({"name", "description", "schema", "strict"})
 
 
@@ -37,6 +41,8 @@ class OutputDeclaration(Generic[T]):
 @dataclass(frozen=True, slots=True, init=False)
 class JsonSchema(OutputDeclaration[Any]):
     """The JSON texts that a schema admits; the value is what json.loads gives.
+
+    A UserWarning tells of keywords that are ignored though they were hardly meant to be, such as a misspelt one.
 
     Attributes:
         text: the schema as JSON text, in its own key order.
@@ -60,7 +66,7 @@ class JsonSchema(OutputDeclaration[Any]):
             OptionError: it is neither data nor text, or a request to a server that holds a schema.
         """
         # Read when a schema is declared, so that declaring other texts stays light.
-        from structgen.grammar.json_schema import schema_text
+        from structgen.grammar.json_schema import schema_text, suspects
 
         _refuse_path("JsonSchema", "the schema", schema)
         if isinstance(schema, type):
@@ -70,6 +76,10 @@ class JsonSchema(OutputDeclaration[Any]):
             )
         text = schema_text(schema)
         _refuse_envelope(text)
+        if ignored := suspects(json.loads(text)):
+            words = "; ".join(map(str, ignored[:_MAX_TOLD]))
+            more = f"; and {len(ignored) - _MAX_TOLD} more" if len(ignored) > _MAX_TOLD else ""
+            warnings.warn(words + more, UserWarning, stacklevel=2)
         object.__setattr__(self, "text", text)
         object.__setattr__(self, "whitespace", Whitespace(whitespace))
 

@@ -14,7 +14,7 @@ from structgen.errors import StructgenError
 COLUMNS = ("pointer", "keyword", "becomes", "what to know or do")
 POLICY_LINE = "the generation policy bounds (policy=None lifts it):"
 
-FindingStatus = Literal["exact", "narrower", "annotation", "unreached", "empty", "refused", "unsatisfiable"]
+FindingStatus = Literal["exact", "narrower", "annotation", "ignored", "unreached", "empty", "refused", "unsatisfiable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,10 @@ class Finding:
         pointer: JSON pointer of the subschema, such as "#/properties/age".
         keyword: the keyword; "" where the finding is about the subschema as a whole.
         status: "exact": the texts are those that the keyword allows; "narrower": each text is allowed, but some that
-            are allowed are never written; "annotation": it has no say in what is valid; "unreached": nothing leads to
-            this place; "empty": no value fits here, so it is never written; "refused": it cannot be honoured exactly;
-            "unsatisfiable": no value fits here, and one is needed.
+            are allowed are never written; "annotation": it has no say in what is valid; "ignored": likewise,
+            though it was hardly meant so, such as a misspelt keyword; "unreached": nothing leads to this place;
+            "empty": no value fits here, so it is never written; "refused": it cannot be honoured exactly; "unsatisfiable": no
+            value fits here, and one is needed.
         advice: what to do, or what to know; "" where there is nothing to say.
     """
 
@@ -96,9 +97,10 @@ class Explanation:
         if self.error is not None:
             refused = self._with("refused")
             return "cannot be used: " + (f"{_counted(refused)} refused" if refused else str(self.error))
+        ignored = f"; {_counted(count)} ignored" if (count := self._with("ignored")) else ""
         if count := self._with("narrower"):
-            return f"sound: every text that is generated fits; {_counted(count)} narrower than the standard"
-        return "exact: every text that is generated fits the declaration"
+            return f"sound: every text that is generated fits; {_counted(count)} narrower than the standard{ignored}"
+        return f"exact: every text that is generated fits the declaration{ignored}"
 
     @property
     def bounds(self) -> tuple[tuple[str, str], ...]:

@@ -35,7 +35,7 @@ GUIDES = {
     ),
     "UnsupportedSchemaError": Guide(
         "A schema says something that cannot be kept exactly, or that is no schema: a keyword that depends on other "
-        "branches, a misspelt one, a value of the wrong type. Nothing is ever ignored in silence.",
+        "branches, a value of the wrong type. Nothing is ever ignored in silence: a misspelt keyword is a warning.",
         "Change the keyword at the pointer; [JSON Schema](json_schema.md) has what each becomes.",
     ),
     "GrammarSyntaxError": Guide(
@@ -100,7 +100,7 @@ CASES = (
         "uniqueItems",
         "a few listed scalars",
     ),
-    Case('sg.check(schema({"type": "string", "maxLenght": 3}))', "UnsupportedSchemaError", "maxLength", "correct it"),
+    Case('sg.check(schema({"type": "text"}))', "UnsupportedSchemaError", "JSON types", "'text'"),
     Case('sg.check(schema({"not": {"format": "regex"}}))', "UnsupportedSchemaError", "#/not", "use pattern"),
     Case('sg.check(schema({"minLength": 1e999}))', "UnsupportedSchemaError", "minLength", "non-negative integer"),
     Case(

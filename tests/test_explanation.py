@@ -55,7 +55,7 @@ def test_a_usable_type_is_explained(output_type: Any, part: str) -> None:
     [
         (complex, sg.UnsupportedTypeError, "complex"),
         (5, sg.UnsupportedTypeError, "5"),
-        (sg.JsonSchema({"maxLenght": 1, "nullable": True}), sg.UnsupportedSchemaError, "2 keywords are refused"),
+        (sg.JsonSchema({"maxLength": -1, "pattern": "("}), sg.UnsupportedSchemaError, "2 keywords are refused"),
         (sg.JsonSchema({"type": "null", "const": 1}), sg.UnsatisfiableError, "contradicts 'const'"),
         (sg.Regex(r"(a)\1"), sg.GrammarSyntaxError, "back-reference"),
         (sg.Lark('start: "go " start'), sg.UnsatisfiableError, "cannot be used"),

@@ -3,7 +3,7 @@
 A schema is normalised into unions of typed shapes (`shapes`) that are closed under intersection, and under
 complement wherever that is exact; sibling keywords, references and combinations are ordinary operations on
 them (`solver`), and `emit` writes the result as rules. What is outside: documents with remote references,
-and every keyword that `keywords.KEYWORDS` calls refused.
+and what the notes of `keywords.KEYWORDS` leave out.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from structgen.grammar.json_schema.document import (
 )
 from structgen.grammar.json_schema.emit import Emitter, PropertyOrder
 from structgen.grammar.json_schema.layout import Style
+from structgen.grammar.json_schema.misspelt import suspects
 from structgen.grammar.json_schema.prune import prune
 from structgen.grammar.json_schema.resources import Document
 from structgen.grammar.json_schema.solver import SelfReferenceError, Solver
 
-__all__ = ["JsonValue", "PropertyOrder", "SchemaSource", "Style", "lower_schema", "schema_text"]
+__all__ = ["JsonValue", "PropertyOrder", "SchemaSource", "Style", "lower_schema", "schema_text", "suspects"]
 
 
 def lower_schema(

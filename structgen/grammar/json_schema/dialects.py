@@ -13,6 +13,7 @@ from typing import Literal
 
 from structgen.grammar.json_schema.document import JsonValue, Reader
 from structgen.grammar.json_schema.keywords import KEYWORDS, OWN
+from structgen.grammar.json_schema.misspelt import why_ignored
 
 
 class Dialect(enum.IntEnum):
@@ -100,7 +101,7 @@ def newest(schema: Mapping[str, JsonValue], pointer: str) -> Reader:
 
 def status_of(
     name: str, schema: Mapping[str, JsonValue], dialect: Dialect
-) -> tuple[Literal["exact", "annotation"], str]:
+) -> tuple[Literal["exact", "annotation", "ignored"], str]:
     """Return what becomes of a keyword that is not refused, and what to know about it."""
     if name not in in_force(schema, dialect):
         if dialect.ref_hides and "$ref" in schema:
@@ -108,9 +109,11 @@ def status_of(
         return "annotation", "newer than the $schema here, by which it is an annotation"
     if name in OWN:
         return "exact", ""
+    if why := why_ignored(name, schema.get(name)):
+        return "ignored", why
     row = KEYWORDS.get(name)
     if row is None:
         return "annotation", "" if name.startswith("x-") else "unknown here: an annotation by the standard"
     if name == "additionalItems" and not isinstance(schema.get("items"), list):
         return "annotation", "has a meaning only beside items as a list"
-    return ("annotation" if row.status == "annotation" else "exact"), ""
+    return ("exact" if row.status in ("exact", "partly") else "annotation"), ""

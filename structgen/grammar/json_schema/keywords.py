@@ -1,21 +1,23 @@
 """Every JSON Schema keyword that is known here and what becomes of it; the documentation is made from this.
 
-A keyword that is in no row is an annotation, as the standard says, unless it looks like a misspelt one.
+A keyword that is in no row is an annotation, as the standard says; `misspelt` tells which were hardly meant as one.
 """
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from structgen.errors import UnsupportedSchemaError
-
-Status = Literal["exact", "partly", "annotation", "refused"]
+Status = Literal["exact", "partly", "annotation", "ignored"]
 
 
 class Keyword(NamedTuple):
-    """One row: what becomes of a keyword, and what to know about it."""
+    """One row: what becomes of a keyword, and what to know about it.
+
+    Attributes:
+        status: "partly" is exact for what the note says, and refused beyond it; "ignored" is an annotation by the
+            drafts that are read here, but hardly meant as one.
+        note: what is exact or refused; what else an ignored one is of, and what to write instead.
+    """
 
     status: Status
     note: str
@@ -95,10 +97,10 @@ KEYWORDS: dict[str, Keyword] = {
     "$vocabulary": Keyword("annotation", "belongs to meta-schemas"),
     "unevaluatedItems": Keyword("exact", "what the branches that hold have looked at is told apart by cases"),
     "unevaluatedProperties": Keyword("exact", "as unevaluatedItems"),
-    "nullable": Keyword("refused", "is of OpenAPI 3.0; write type: [..., 'null']"),
-    "extends": Keyword("refused", "is of draft 3; use allOf"),
-    "disallow": Keyword("refused", "is of draft 3; use not"),
-    "divisibleBy": Keyword("refused", "is of draft 3; use multipleOf"),
+    "nullable": Keyword("ignored", "of OpenAPI 3.0; write type: [..., 'null']"),
+    "extends": Keyword("ignored", "of draft 3; use allOf"),
+    "disallow": Keyword("ignored", "of draft 3; use not"),
+    "divisibleBy": Keyword("ignored", "of draft 3; use multipleOf"),
 }
 
 
@@ -121,67 +123,6 @@ OWN = {
 
 ADDRESSES = frozenset(("$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$defs", "definitions"))
 """The keywords that say where things are and how they are read, and nothing about values."""
-
-_NO_TYPO = ("x-", "X-", "_", "/", "#", "@", "$$")
-"""What begins like this was chosen to be no keyword."""
-_NOT_MEANT = (*ADDRESSES, "nullable", "extends", "disallow", "divisibleBy")
-_SHORT, _LONG = 5, 12
-"""Up to so many letters, another word is as likely as a slip; from so many on, two slips are likely too."""
-
-
-def check_keyword(pointer: str, name: str) -> None:
-    """Raise UnsupportedSchemaError for a keyword that would change the language and is not handled."""
-    row = KEYWORDS.get(name)
-    if row is None:
-        meant = _meant(name)
-        if meant:
-            raise UnsupportedSchemaError(
-                pointer, name, f"is not a keyword, and was probably meant to be {meant!r}; correct it, or name it x-..."
-            )
-    elif row.status == "refused":
-        raise UnsupportedSchemaError(pointer, name, row.note)
-
-
-@lru_cache(maxsize=4096)
-def _meant(name: str) -> str:
-    """Return the keyword that an unknown name is likely to be a misspelling of, "" if it is likely to be none.
-
-    Only keywords that forbid something count: passing over another one does no harm.
-    """
-    if name.startswith(_NO_TYPO):
-        return ""
-    for keyword, row in KEYWORDS.items():
-        if row.status != "annotation" and keyword not in _NOT_MEANT:
-            near = _is_near(name, keyword, 2 if len(keyword) >= _LONG else 1)
-            if _plain(name) == _plain(keyword) or (near and (len(keyword) > _SHORT or _same_letters(name, keyword))):
-                return keyword
-    return ""
-
-
-def _plain(name: str) -> str:
-    """Return a name without what people vary: upper case, hyphens, a plural, minimum for min."""
-    return re.sub("(min|max)imum(?=.)", r"\1", re.sub("[-_$ ]", "", name.lower())).removesuffix("s")
-
-
-def _same_letters(name: str, other: str) -> bool:
-    return sorted(name) == sorted(other)
-
-
-def _is_near(name: str, other: str, num_slips: int) -> bool:
-    """Tell whether a name is another but for some letters too many, missing, wrong, or swapped with the next one."""
-    if abs(len(name) - len(other)) > num_slips:
-        return False
-    before: list[int] = []
-    row = list(range(len(other) + 1))
-    for i, letter in enumerate(name):
-        above, row = row, [i + 1]
-        for j, wanted in enumerate(other):
-            slips = min(above[j] + (letter != wanted), above[j + 1] + 1, row[j] + 1)
-            if i and j and letter == other[j - 1] and name[i - 1] == wanted:
-                slips = min(slips, before[j - 1] + 1)
-            row.append(slips)
-        before = above
-    return row[-1] <= num_slips
 
 
 def own_words(name: str, value: object) -> str:

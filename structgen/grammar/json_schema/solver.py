@@ -19,7 +19,6 @@ from structgen.grammar.json_schema.dialects import Dialect, newest
 from structgen.grammar.json_schema.difference import difference, outermost
 from structgen.grammar.json_schema.document import JsonValue, Reader
 from structgen.grammar.json_schema.evaluated import UNEVALUATED, Evaluation
-from structgen.grammar.json_schema.keywords import check_keyword
 from structgen.grammar.json_schema.objects import ObjectShape, missing
 from structgen.grammar.json_schema.resources import REFERENCES, Document
 from structgen.grammar.json_schema.shapes import ANY, NONE, Values, beside, union_of
@@ -196,15 +195,8 @@ class Solver:
         return self.without(found, reader.place("not")) if "not" in reader else found
 
     def keywords(self, pointer: str) -> Mapping[str, JsonValue]:
-        """Return the keywords of a subschema that are read, which is all that are in force.
-
-        Raises:
-            UnsupportedSchemaError: one is refused whatever its value is.
-        """
-        found = self.document.keywords(pointer)
-        for name in found:
-            check_keyword(pointer, name)
-        return found
+        """Return the keywords of a subschema that are read, which is all that are in force."""
+        return self.document.keywords(pointer)
 
     def _listed(self, reader: Reader) -> Iterator[Values]:
         """Yield what enum and const admit."""

@@ -12,7 +12,7 @@ from structgen.errors import LimitError, UnsupportedSchemaError
 from structgen.grammar import ir
 from structgen.grammar.json_schema.document import JsonValue
 from structgen.grammar.json_schema.emit import Emitter, PropertyOrder
-from structgen.grammar.json_schema.keywords import KEYWORDS, check_keyword
+from structgen.grammar.json_schema.keywords import KEYWORDS
 from structgen.grammar.json_schema.layout import Layout
 from structgen.grammar.json_schema.resources import Document
 from structgen.grammar.json_schema.shapes import Values
@@ -46,17 +46,10 @@ class WatchedSolver(Solver):
         self._failed_at = ""
 
     def keywords(self, pointer: str) -> Mapping[str, JsonValue]:
-        """Return the keywords but for those that are refused or set aside."""
+        """Return the keywords but for those that are set aside."""
         self.started[pointer] = None
-        kept: dict[str, JsonValue] = {}
-        for name, value in self.document.keywords(pointer).items():
-            if (pointer, name) not in self.aside:
-                try:
-                    check_keyword(pointer, name)
-                    kept[name] = value
-                except UnsupportedSchemaError as error:
-                    self.refused[pointer, name] = error.reason
-        return kept
+        read = self.document.keywords(pointer)
+        return {name: value for name, value in read.items() if (pointer, name) not in self.aside}
 
     def terms(self, pointer: str) -> Terms:
         """Return the conjunction for a subschema; anything where no schema stands."""

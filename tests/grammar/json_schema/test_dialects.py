@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import jsonschema
@@ -10,10 +11,12 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
+import structgen as sg
 from json_oracle import render
 from oracle.recognise import accepts
 from structgen.errors import UnsatisfiableError, UnsupportedSchemaError
-from structgen.grammar.json_schema import lower_schema
+from structgen.grammar.json_schema import lower_schema, suspects
+from structgen.grammar.json_schema.findings import explain_schema
 from structgen.grammar.json_schema.keywords import KEYWORDS
 
 DRAFTS = {
@@ -164,12 +167,27 @@ def test_contradictions_are_told_where_the_document_has_them(schema: dict[str, A
         *(("patern", "pattern"), ("unevaluatedproperties", "unevaluatedProperties"), ("uniqueItem", "uniqueItems")),
     ],
 )  # fmt: skip
-def test_what_is_probably_misspelt_is_refused(name: str, meant: str) -> None:
-    """A slip would silently allow what the author forbids, so the error says what was probably meant."""
-    with pytest.raises(UnsupportedSchemaError, match="x-") as caught:
-        lower_schema({"properties": {"a": {name: 1}}})
-    assert (caught.value.pointer, caught.value.keyword) == ("#/properties/a", name)
-    assert repr(meant) in caught.value.reason
+def test_what_is_probably_misspelt_is_ignored_and_told(name: str, meant: str) -> None:
+    """By the standard a slip forbids nothing; a warning and a finding say what was probably meant."""
+    schema = {"type": "object", "properties": {"a": {**INTEGER, name: 1}}}
+    assert dict(lower_schema(schema).rules) == dict(lower_schema({**schema, "properties": {"a": INTEGER}}).rules)
+    (suspect,) = suspects(schema)
+    assert (suspect.pointer, suspect.keyword) == ("#/properties/a", name)
+    assert repr(meant) in suspect.reason
+    (told,) = (row for row in explain_schema(schema) if row.keyword == name)
+    assert (told.pointer, told.status, told.advice) == ("#/properties/a", "ignored", suspect.reason)
+    with pytest.warns(UserWarning, match=re.escape(str(suspect))) as caught:
+        sg.JsonSchema(schema)
+    assert caught[0].filename == __file__
+
+
+def test_one_warning_tells_of_all() -> None:
+    """A schema of a foreign standard is one warning of bounded length; a known no is none."""
+    slips = {f"p{i}": {"nullable": True, "extends": "x"} for i in range(9)}
+    with pytest.warns(UserWarning, match=r"#/properties/p0: 'nullable' .*OpenAPI.*'extends'.*; and 13 more$") as caught:
+        sg.JsonSchema({"properties": slips})
+    assert len(caught) == 1
+    sg.JsonSchema({"properties": {"maxLenght": {"nullable": False, "const": {"maxLenght": 1}}}})
 
 
 @pytest.mark.parametrize(
@@ -182,14 +200,14 @@ def test_what_is_probably_misspelt_is_refused(name: str, meant: str) -> None:
 )
 def test_other_unknown_keywords_are_annotations(name: str) -> None:
     """Other words, names that were chosen to be no keyword, and slips in what forbids nothing."""
+    assert suspects({name: False}) == ()
     assert dict(lower_schema({**INTEGER, name: False}).rules) == dict(lower_schema(INTEGER).rules)
 
 
 def test_no_keyword_is_taken_for_another() -> None:
     """Each keyword of the table is itself."""
-    for name, row in KEYWORDS.items():
-        if row.status == "annotation":
-            lower_schema({name: False})
+    told = {suspect.keyword for suspect in suspects({name: {} for name in KEYWORDS})}
+    assert told == {name for name, row in KEYWORDS.items() if row.status == "ignored"}
 
 
 # --- schemas in the words of each draft, against its validator --------------------------------------------------------
