@@ -27,8 +27,8 @@ class Finding:
         status: "exact": the texts are those that the keyword allows; "narrower": each text is allowed, but some that
             are allowed are never written; "annotation": it has no say in what is valid; "ignored": likewise,
             though it was hardly meant so, such as a misspelt keyword; "unreached": nothing leads to this place;
-            "empty": no value fits here, so it is never written; "refused": it cannot be honoured exactly; "unsatisfiable": no
-            value fits here, and one is needed.
+            "empty": no value fits here, so it is never written; "refused": it cannot be honoured exactly;
+            "unsatisfiable": no value fits here, and one is needed.
         advice: what to do, or what to know; "" where there is nothing to say.
     """
 
