@@ -18,10 +18,10 @@ from typing import Any
 
 import torch
 
+from structgen.decode.causal_model import check_model, logits_width
 from structgen.decode.fetch import MODEL_NAME, fetch_default_model
 from structgen.decode.gguf import read_gguf
 from structgen.decode.quiet import quiet_transformers
-from structgen.decode.transformers_target import check_model, logits_width
 from structgen.errors import OptionError, VocabularyError, shown
 from structgen.vocabulary import Vocabulary
 

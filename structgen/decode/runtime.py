@@ -12,11 +12,12 @@ from typing import Any
 import torch
 
 from structgen.config import Whitespace
+from structgen.decode.causal_model import CausalModel, text_config
 from structgen.decode.models import LoadedModel, check_readable, check_tokenizer
 from structgen.decode.prompt import Prompt, encode_prompt
 from structgen.decode.style import preferred_whitespace, user_folder
-from structgen.decode.target import Target
-from structgen.decode.transformers_target import TransformersTarget, text_config
+from structgen.decode.target import Target, TargetBatch
+from structgen.decode.transformers_target import TransformersBatch
 from structgen.decode.whole_answers import canonical_tokens
 from structgen.errors import OptionError
 from structgen.vocabulary import Vocabulary
@@ -45,6 +46,7 @@ class Runtime:
             loaded.tokenizer, stop_ids=_model_stop_ids(loaded.model, loaded.tokenizer)
         )
         check_tokenizer(self.vocabulary, loaded.model)
+        self._causal_model = CausalModel(loaded.model)
         length = getattr(text_config(loaded.model.config), "max_position_embeddings", None)
         self.context_length: int | None = length if isinstance(length, int) and length > 0 else None
 
@@ -109,7 +111,11 @@ class Runtime:
 
     def new_target(self) -> Target:
         """Return an empty sequence."""
-        return TransformersTarget(self._loaded.model)
+        return self.new_batch().join()
+
+    def new_batch(self) -> TargetBatch:
+        """Return a batch without rows."""
+        return TransformersBatch(self._causal_model)
 
 
 @functools.cache

@@ -47,6 +47,10 @@ _SOURCES = (
     "decode/whole_answers.py",
     "decode/prompt.py",
     "decode/transformers_target.py",
+    "decode/causal_model.py",
+    "decode/attention_mask.py",
+    "decode/kv_cache.py",
+    "decode/head.py",
     "token_bytes.py",
 )
 _MAX_BYTES = 1 << 20

@@ -1,12 +1,32 @@
-"""What the loop needs of a model: one sequence with its KV cache. Implementations are beside this file."""
+"""What the loop needs of a model: one sequence with its KV cache, alone or as a row of a batch.
+
+A pass gives hidden states; logits are asked for where they are needed, and only for the tokens that may be drawn there
+if those are few. Drafts are verified in the pass that appends them: a chain, or a tree in which several tokens follow
+the same one. Afterwards `crop` or `keep` says what of it stays. Implementations are beside this file.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What a pass appends to a sequence.
+
+    Attributes:
+        token_ids: the tokens, at least one.
+        parents: None for a chain; else for each token the index in token_ids of the one it follows, smaller than its
+            own, or -1 where it follows what is in the cache.
+    """
+
+    token_ids: Sequence[int]
+    parents: Sequence[int] | None = None
 
 
 class Target(Protocol):
@@ -14,7 +34,7 @@ class Target(Protocol):
 
     @property
     def num_cached_tokens(self) -> int:
-        """How many tokens of the sequence the KV cache holds."""
+        """How many tokens of the sequence the KV cache holds; nodes of a tree count until `keep`."""
 
     @property
     def logits_width(self) -> int:
@@ -22,7 +42,15 @@ class Target(Protocol):
 
     @property
     def device(self) -> torch.device:
-        """Where the logits are."""
+        """Where hidden states and logits are."""
+
+    @property
+    def takes_trees(self) -> bool:
+        """Whether `extend` reads trees; some models cannot be given a mask of ours."""
+
+    @property
+    def most_legal_rows(self) -> int:
+        """Longest list of token ids for which `head` is faster with the list than without; 0 where none is."""
 
     def prefill(self, token_ids: Sequence[int]) -> torch.Tensor:
         """Start the sequence over with these tokens.
@@ -38,5 +66,47 @@ class Target(Protocol):
             (len(token_ids), logits_width) logits; row i is for the token after token_ids[i].
         """
 
+    def extend(self, tokens: Tokens) -> torch.Tensor:
+        """Append a chain or a tree, in one pass; after a tree, `keep` or `crop` comes before the next one.
+
+        Returns:
+            (len(token_ids), hidden_size) hidden states for `head`; row i is for the token after token_ids[i].
+        """
+
+    def head(self, hidden: torch.Tensor, token_ids: Sequence[int] | None = None) -> torch.Tensor:
+        """Return logits of hidden states, which may be of any sequence of the same model.
+
+        Args:
+            hidden: (rows, hidden_size) of `extend`.
+            token_ids: the columns that are wanted; None for all.
+
+        Returns:
+            (rows, logits_width) logits or (rows, len(token_ids)); the caller may change them.
+        """
+
     def crop(self, num_tokens: int) -> None:
         """Keep the first tokens of the sequence and forget the rest."""
+
+    def keep(self, path: Sequence[int]) -> None:
+        """Keep of what the last `extend` appended only these tokens, and what was before them.
+
+        Args:
+            path: their indices; the first has the parent -1, each other one the index before it; may be empty.
+        """
+
+
+class TargetBatch(Protocol):
+    """Sequences that take their passes together; one thread uses it at a time."""
+
+    def join(self) -> Target:
+        """Return an empty sequence, a new row of the batch."""
+
+    def leave(self, row: Target) -> None:
+        """Take a row out of the batch; it cannot be used afterwards."""
+
+    def extend(self, parts: Sequence[tuple[Target, Tokens]]) -> list[torch.Tensor]:
+        """Append to several rows in one pass, of whatever lengths and widths; a row stands in it once.
+
+        Returns:
+            for each part the hidden states that `Target.extend` of the row alone would give.
+        """

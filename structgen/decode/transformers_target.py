@@ -1,55 +1,134 @@
-"""The target model over transformers: one sequence, its KV cache, and the logits of the positions asked for.
+"""Targets over transformers: sequences of one model that take their passes together.
 
-Every request owns one `TransformersTarget`, so requests of several threads share the weights and nothing else. Left
-out: batches (rows of different length need a cache layer of our own) and models whose cache cannot go back (state
-space and linear attention layers), which are refused by name.
+A single sequence is a batch of one row. Requests of several threads have batches of their own, so they share the
+weights and nothing else. Left out: sharing the cache of a common beginning between rows.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
+from structgen.decode.attention_mask import RowLayout
+from structgen.decode.causal_model import CausalModel
+from structgen.decode.target import Target, Tokens
 from structgen.errors import OptionError
 
-# What layers of a transformers config may be called when their cache is keys and values per position.
-_ATTENTION_LAYERS = frozenset({"full_attention", "sliding_attention", "chunked_attention"})
+
+class TransformersBatch:
+    """Rows with a KV cache in common buffers."""
+
+    def __init__(self, model: CausalModel) -> None:
+        """Start without rows."""
+        from structgen.decode.kv_cache import KvCache
+
+        self.model = model
+        self.cache = KvCache()
+        self._rows: list[TransformersTarget] = []
+
+    def join(self) -> TransformersTarget:
+        """Return an empty sequence, a new row of the batch."""
+        row = TransformersTarget(self, self.cache.add_row())
+        self._rows.append(row)
+        return row
+
+    def leave(self, row: Target) -> None:
+        """Take a row out of the batch; the last row moves into its place."""
+        index = self._own(row).index
+        self.cache.remove_row(index)
+        last = self._rows.pop()
+        if last is not row:
+            self._rows[index] = last
+            last.index = index
+
+    def extend(self, parts: Sequence[tuple[Target, Tokens]]) -> list[torch.Tensor]:
+        """Append to several rows in one pass.
+
+        Returns:
+            for each part (len(token_ids), hidden_size) hidden states.
+
+        Raises:
+            OptionError: the model takes no masks of ours, and this pass needs some.
+        """
+        wanted = {self._own(row).index: tokens for row, tokens in parts}
+        if not wanted or len(wanted) != len(parts):
+            raise ValueError("a pass takes at least one row, and each row once")
+        for row, tokens in parts:
+            self._own(row).check(tokens)
+        hidden, first = self._pass(wanted)
+        found = []
+        for row, tokens in parts:
+            own = self._own(row)
+            own.took(tokens)
+            found.append(hidden[own.index - first, : len(tokens.token_ids)])
+        return found
+
+    def _pass(self, wanted: dict[int, Tokens]) -> tuple[torch.Tensor, int]:
+        """Run over the rows from the first to the last that take part; those between are padding."""
+        from structgen.decode.kv_cache import Pass
+
+        first = min(wanted)
+        width = max(len(tokens.token_ids) for tokens in wanted.values())
+        starts = tuple(self.cache.lengths[first : max(wanted) + 1])
+        token_ids = torch.zeros((len(starts), width), dtype=torch.long)
+        layouts = []
+        for index, start in enumerate(starts):
+            tokens = wanted.get(first + index, _NOTHING)
+            token_ids[index, : len(tokens.token_ids)] = torch.as_tensor(tokens.token_ids)
+            layouts.append(RowLayout(start, _parents(tokens), width))
+        num_positions = max(starts) + width
+        self.cache.begin(Pass(first, starts, width, num_positions))
+        needs_masks = len(starts) > 1 or any(tokens.parents is not None for tokens in wanted.values())
+        if needs_masks and self.model.no_masks_because is not None:
+            raise OptionError(f"the model reads neither trees nor batches: {self.model.no_masks_because}")
+        token_ids = token_ids.to(self.model.device)
+        return self.model.run(token_ids, layouts, self.cache, num_positions if needs_masks else None), first
+
+    def _own(self, row: Target) -> TransformersTarget:
+        if not isinstance(row, TransformersTarget) or self._rows[row.index : row.index + 1] != [row]:
+            raise ValueError("the row is not one of this batch")
+        return row
 
 
 class TransformersTarget:
-    """One sequence through a causal language model of transformers.
+    """One sequence through a causal language model of transformers, a row of a batch.
 
-    The cache holds full layers even where the model attends in a sliding window (the mask applies the window): a
-    windowed cache forgets what a deeper `crop` has to bring back.
+    Attributes:
+        index: which row it is; changes when others leave.
     """
 
-    def __init__(self, model: Any) -> None:
-        """Look at the model once: how its cache argument is called, and how wide its logits are."""
-        self._model = model
-        self._call_options = _call_options(model)
-        self._cache_argument = _cache_argument(model)
-        self._cache: Any = None
-        self._num_cached_tokens = 0
-        self._logits_width = logits_width(model)
-        self._device = torch.device(model.device)
+    def __init__(self, batch: TransformersBatch, index: int) -> None:
+        """Take an empty row; `TransformersBatch.join` does that."""
+        self._batch = batch
+        self.index = index
+        self._start = 0
+        self._last: Tokens | None = None
 
     @property
     def num_cached_tokens(self) -> int:
         """How many tokens the KV cache holds."""
-        return self._num_cached_tokens
+        return self._batch.cache.lengths[self.index]
 
     @property
     def logits_width(self) -> int:
         """Entries of one row of logits; often more than the vocabulary has ids."""
-        return self._logits_width
+        return self._batch.model.logits_width
 
     @property
     def device(self) -> torch.device:
         """The device that tokens go to and logits come from."""
-        return self._device
+        return self._batch.model.device
+
+    @property
+    def takes_trees(self) -> bool:
+        """Whether `extend` reads trees."""
+        return self._batch.model.no_masks_because is None
+
+    @property
+    def most_legal_rows(self) -> int:
+        """Longest list of token ids for which `head` is faster with the list than without."""
+        return 0
 
     def prefill(self, token_ids: Sequence[int]) -> torch.Tensor:
         """Start over with these tokens.
@@ -57,102 +136,80 @@ class TransformersTarget:
         Returns:
             (logits_width,) logits after the last of them, in the dtype of the model.
         """
-        self._cache = None
-        self._num_cached_tokens = 0
-        return self._run(token_ids, 1)[0]
+        self.crop(0)
+        return self.head(self.extend(Tokens(token_ids))[-1:])[0]
 
     def forward(self, token_ids: Sequence[int]) -> torch.Tensor:
-        """Append tokens to the sequence.
+        """Append a chain of tokens.
 
         Returns:
             (len(token_ids), logits_width) logits after each of them, in the dtype of the model.
         """
-        return self._run(token_ids, len(token_ids))
+        return self.head(self.extend(Tokens(token_ids)))
+
+    def extend(self, tokens: Tokens) -> torch.Tensor:
+        """Append a chain or a tree.
+
+        Returns:
+            (len(token_ids), hidden_size) hidden states, in the dtype of the model.
+        """
+        return self._batch.extend([(self, tokens)])[0]
+
+    def head(self, hidden: torch.Tensor, token_ids: Sequence[int] | None = None) -> torch.Tensor:
+        """Return (rows, logits_width) logits of hidden states, or (rows, len(token_ids)) of them."""
+        return self._batch.model.head.logits(hidden, token_ids)
 
     def crop(self, num_tokens: int) -> None:
         """Keep the first `num_tokens` tokens of the sequence and forget the rest."""
-        if not 0 <= num_tokens <= self._num_cached_tokens:
-            raise ValueError(f"cannot keep {num_tokens} tokens of a cache that holds {self._num_cached_tokens}")
-        if num_tokens == 0:
-            self._cache = None
-        elif num_tokens < self._num_cached_tokens:
-            # A negative count is what every 5.x reads as "remove"; a positive one changed its meaning on the way.
-            self._cache.crop(num_tokens - self._num_cached_tokens)
-        self._num_cached_tokens = num_tokens
+        cached = self.num_cached_tokens
+        if not 0 <= num_tokens <= cached:
+            raise ValueError(f"cannot keep {num_tokens} tokens of a cache that holds {cached}")
+        if self._is_tree and self._start < num_tokens < cached:
+            raise ValueError("a tree cannot be cut by length; keep(path) says which of its tokens stay")
+        if num_tokens < cached:
+            self._batch.cache.lengths[self.index] = num_tokens
+            self._last = None
 
-    def _run(self, token_ids: Sequence[int], num_rows: int) -> torch.Tensor:
-        if len(token_ids) == 0:
+    def keep(self, path: Sequence[int]) -> None:
+        """Keep of what the last `extend` appended only these tokens; see `Target.keep`."""
+        if self._last is None:
+            raise ValueError("there is nothing to keep of: extend comes first")
+        parents = _parents(self._last)
+        before = [-1, *path[:-1]] if path else []
+        if any(
+            not 0 <= node < len(parents) or parents[node] != parent for node, parent in zip(path, before, strict=True)
+        ):
+            raise ValueError(f"{list(path)} is no path of what was appended, from its beginning")
+        self._batch.cache.move(self.index, self._start, path)
+        self._batch.cache.lengths[self.index] = self._start + len(path)
+        self._last = None
+
+    @property
+    def _is_tree(self) -> bool:
+        return self._last is not None and self._last.parents is not None
+
+    def check(self, tokens: Tokens) -> None:
+        """Refuse what cannot be appended now."""
+        if len(tokens.token_ids) == 0:
             raise ValueError("a forward pass needs at least one token")
-        if self._cache is None:
-            from transformers import DynamicCache
+        if self._is_tree:
+            raise ValueError("keep(path) or crop has to say first what stays of the last tree")
+        parents = _parents(tokens)
+        if len(parents) != len(tokens.token_ids) or any(
+            not -1 <= parent < index for index, parent in enumerate(parents)
+        ):
+            raise ValueError("parents names for each token an earlier one or -1")
 
-            self._cache = DynamicCache()
-        options = dict(self._call_options)
-        options[self._cache_argument] = self._cache
-        if "logits_to_keep" in options:
-            options["logits_to_keep"] = num_rows
-        input_ids = torch.tensor([list(token_ids)], dtype=torch.long, device=self._device)
-        # no_grad and not inference_mode: the sampler changes these logits in place, outside of this block.
-        with torch.no_grad():
-            output = self._model(input_ids=input_ids, **options)
-        self._num_cached_tokens += len(token_ids)
-        logits: torch.Tensor = output.logits[0, -num_rows:]
-        return logits
+    def took(self, tokens: Tokens) -> None:
+        """Count tokens that a pass has appended."""
+        self._start = self.num_cached_tokens
+        self._last = tokens
+        self._batch.cache.lengths[self.index] += len(tokens.token_ids)
 
 
-def check_model(model: Any) -> None:
-    """Refuse a model that cannot be a target.
-
-    Raises:
-        OptionError: it is not a causal language model, or its cache cannot be cropped.
-    """
-    config = getattr(model, "config", None)
-    if config is None or not callable(getattr(model, "forward", None)):
-        raise OptionError(f"a transformers model is needed, not {type(model).__name__}")
-    if getattr(config, "is_encoder_decoder", False):
-        raise OptionError(f"{type(model).__name__} is an encoder-decoder; a causal language model is needed")
-    odd = sorted(set(getattr(text_config(config), "layer_types", None) or ()) - _ATTENTION_LAYERS)
-    # Some configurations do not list their layers; transformers marks those models as stateful.
-    if odd or getattr(model, "_is_stateful", False):
-        raise OptionError(
-            f"{type(model).__name__} has layers ({', '.join(odd) or 'recurrent'}) whose cache cannot be rolled back; "
-            "use a model with attention layers only"
-        )
-    _cache_argument(model)
-    logits_width(model)
+# A row that takes part only because it lies between others.
+_NOTHING = Tokens(())
 
 
-def _cache_argument(model: Any) -> str:
-    # transformers 5.24 renamed the argument and warns about the old name; older versions know only the old one.
-    parameters = inspect.signature(model.forward).parameters
-    for name in ("cache", "past_key_values"):
-        if name in parameters:
-            return name
-    raise OptionError(
-        f"{type(model).__name__}.forward() takes no KV cache (neither `cache` nor `past_key_values`); "
-        "use a causal language model of transformers, such as one from AutoModelForCausalLM"
-    )
-
-
-def _call_options(model: Any) -> dict[str, Any]:
-    parameters = inspect.signature(model.forward).parameters
-    options: dict[str, Any] = {"use_cache": True}
-    if "logits_to_keep" in parameters:
-        options["logits_to_keep"] = 1
-    return options
-
-
-def logits_width(model: Any) -> int:
-    """Return how many entries one row of logits has."""
-    head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
-    if head is not None and hasattr(head, "weight"):
-        return int(head.weight.shape[0])
-    width = getattr(text_config(model.config), "vocab_size", None)
-    if width is None:
-        raise OptionError(f"{type(model).__name__} has no language model head; use AutoModelForCausalLM")
-    return int(width)
-
-
-def text_config(config: Any) -> Any:
-    """Return the part of a configuration that is about text; most have no other."""
-    return config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
+def _parents(tokens: Tokens) -> Sequence[int]:
+    return range(-1, len(tokens.token_ids) - 1) if tokens.parents is None else tokens.parents

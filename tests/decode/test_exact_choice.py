@@ -16,12 +16,13 @@ from tokenizers.models import BPE
 
 from structgen.config import Sampling
 from structgen.declarations import Choice
+from structgen.decode.causal_model import CausalModel
 from structgen.decode.exact_choice import ExactChoice
 from structgen.decode.loop import Request
 from structgen.decode.models import wrap_model
 from structgen.decode.runtime import Runtime
 from structgen.decode.trace import Trace
-from structgen.decode.transformers_target import TransformersTarget
+from structgen.decode.transformers_target import TransformersBatch
 from structgen.decode.whole_answers import answer_log_probs, canonical_tokens
 from structgen.errors import BudgetError, NoLegalTokenError, OptionError, VocabularyError
 from structgen.kernels.gumbel import NoiseKey, gumbel_noise
@@ -368,7 +369,8 @@ def test_float32_walks_agree(runtime: Runtime) -> None:
     prompt = runtime.encode("which?")
     answers = [runtime.canonical_tokens(text) for text in SETS["shared beginnings"]]
     trace = Trace(num_prompt_tokens=len(prompt))
-    found = answer_log_probs(TransformersTarget(model), runtime.vocabulary, prompt, answers, trace)
+    target = TransformersBatch(CausalModel(model)).join()
+    found = answer_log_probs(target, runtime.vocabulary, prompt, answers, trace)
     truth = [plain_log_prob(runtime, prompt, answer) for answer in answers]
     np.testing.assert_allclose(found, truth, rtol=0, atol=1e-4)
 

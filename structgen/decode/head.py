@@ -1,0 +1,147 @@
+"""The language model head: hidden states to logits, of all tokens or only of those that may be drawn.
+
+Soft caps, scales and whatever else a model does to its logits are its own code: the model's forward runs on a twin that
+shares every weight, whose body hands out hidden states that are there already. For a few tokens the twin's last linear
+layer has only their rows. That those are the columns of the full head is tried once per model; where it is not so, or
+the rows cannot be read (quantised weights), the full head is computed and its columns are taken.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+
+class Head:
+    """The head of one model; it has no state of its own, so threads share it.
+
+    Attributes:
+        full_only_because: why the rows of a few tokens cannot be computed alone, None if they can.
+    """
+
+    def __init__(self, model: Any, body: Any) -> None:
+        """Find the parts of a causal language model of transformers.
+
+        Args:
+            model: the model.
+            body: the direct part of it that its forward calls for hidden states.
+        """
+        self._model = model
+        self._body = body
+        self._body_name = _name_in(model, body)
+        parameters = inspect.signature(type(model).forward).parameters
+        self._options: dict[str, Any] = {"logits_to_keep": 0} if "logits_to_keep" in parameters else {}
+        output = model.get_output_embeddings()
+        self._output_name = _name_in(model, output)
+        self._rows = readable_rows(output)
+        self.full_only_because = self._why_full_only()
+
+    def logits(self, hidden: torch.Tensor, token_ids: Sequence[int] | None = None) -> torch.Tensor:
+        """Return (rows, width) logits of (rows, size) hidden states, or (rows, len(token_ids)) of them."""
+        if token_ids is None:
+            return self._run(hidden, None)
+        columns = torch.as_tensor(token_ids, dtype=torch.long, device=hidden.device)
+        if self.full_only_because is not None:
+            return self._run(hidden, None)[:, columns]
+        return self._run(hidden, columns)
+
+    def _run(self, hidden: torch.Tensor, columns: torch.Tensor | None) -> torch.Tensor:
+        replaced: dict[str | None, torch.nn.Module] = {self._body_name: _Given(self._body, hidden[None])}
+        if columns is not None and self._rows is not None:
+            weight, bias = self._rows
+            replaced[self._output_name] = _SomeRows(weight, bias, columns)
+        with torch.no_grad():
+            dummy = torch.zeros((1, len(hidden)), dtype=torch.long, device=hidden.device)
+            output = type(self._model).forward(_twin(self._model, replaced), input_ids=dummy, **self._options)
+        logits: torch.Tensor = output.logits[0]
+        return logits
+
+    def _why_full_only(self) -> str | None:
+        """Try a few columns of a few hidden states."""
+        if self._rows is None or self._output_name is None:
+            return "the weights of its last layer cannot be read row by row"
+        weight = self._rows[0]
+        generator = torch.Generator().manual_seed(0)
+        hidden = torch.randn((2, weight.shape[1]), generator=generator).to(weight)
+        width = weight.shape[0]
+        columns = torch.tensor(sorted({0, width // 3, width // 2, width - 1}), device=weight.device)
+        try:
+            few = self._run(hidden, columns)
+        except Exception as error:  # the code of any model: it may index logits by token ids, say
+            return f"its forward does not take a head of a few rows ({type(error).__name__})"
+        whole = self._run(hidden, None)[:, columns]
+        # Other shapes round otherwise, so a few units in the last place of the largest logit are no difference.
+        tolerance = 64 * torch.finfo(few.dtype).eps * float(whole.abs().max())
+        if few.shape != whole.shape or not torch.allclose(few, whole, rtol=0, atol=tolerance):
+            return "its logits are not computed column by column"
+        return None
+
+
+def readable_rows(output: Any) -> tuple[torch.Tensor, torch.Tensor | None] | None:
+    """Return weight and bias of a plain linear layer, None for any other."""
+    weight, bias = getattr(output, "weight", None), getattr(output, "bias", None)
+    if type(output) is not torch.nn.Linear or weight is None or weight.is_meta or not weight.is_floating_point():
+        return None
+    if output._forward_hooks or output._forward_pre_hooks:
+        return None
+    return weight, bias
+
+
+class _Given(torch.nn.Module):
+    """Stands for the body of a model: hands out the hidden states it was given, and its attributes otherwise."""
+
+    def __init__(self, body: Any, hidden: torch.Tensor) -> None:
+        super().__init__()
+        # Past torch's own __setattr__, which would make the body a part of this.
+        self.__dict__["_body"] = body
+        self._hidden = hidden
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_body"], name)
+
+    def __call__(self, *_args: Any, **_kwargs: Any) -> Any:
+        return _Output(self._hidden)
+
+
+class _Output:
+    """What a body returns; its other fields (caches, attentions) are None, whatever the model calls them."""
+
+    def __init__(self, hidden: torch.Tensor) -> None:
+        self.last_hidden_state = hidden
+
+    def __getattr__(self, name: str) -> None:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+    def __getitem__(self, index: Any) -> Any:
+        return (self.last_hidden_state,)[index]
+
+
+class _SomeRows(torch.nn.Module):
+    """A linear layer with some of its rows."""
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None, columns: torch.Tensor) -> None:
+        super().__init__()
+        self._weight, self._bias, self._columns = weight, bias, columns
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        bias = None if self._bias is None else self._bias[self._columns]
+        return torch.nn.functional.linear(hidden, self._weight.index_select(0, self._columns), bias)
+
+
+def _twin(model: Any, replaced: dict[str | None, torch.nn.Module]) -> Any:
+    """Return a shallow copy with other parts."""
+    twin = copy.copy(model)
+    twin.__dict__["_modules"] = {**model._modules, **replaced}
+    return twin
+
+
+def _name_in(model: Any, part: Any) -> str | None:
+    """Return what a model calls one of its direct parts."""
+    if part is None or part is model:
+        return None
+    return next((name for name, module in model.named_children() if module is part), None)

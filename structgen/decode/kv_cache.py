@@ -1,0 +1,159 @@
+"""The KV cache: buffers for several rows, each with a length of its own.
+
+transformers' caches have one length for all rows, and forget in sliding windows what a rollback has to bring back.
+Here every layer has a buffer of (rows, heads, positions, size) that is written in place and grows by half; a rollback
+changes a number, and after a tree the nodes that stay move together. Sliding windows are a matter of the mask. What is
+beyond a row's length is left over from earlier; it is finite, and masked.
+
+The cache knows no model: the model calls `update` of each layer in a pass, between `begin` and `end`. Left out: layers
+whose state is not keys and values per position, and giving memory back before the last row leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+# Positions that a buffer grows by, at least; a buffer of a few tokens would grow in every pass.
+_GRAIN = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Where the new keys and values of one pass go.
+
+    Attributes:
+        first: first row that takes part.
+        starts: for each row from there on, the position of its first new token.
+        width: new tokens of each row, padding included.
+        num_positions: positions that the attention reads.
+    """
+
+    first: int
+    starts: tuple[int, ...]
+    width: int
+    num_positions: int
+
+    @property
+    def rows(self) -> slice:
+        """The rows that take part."""
+        return slice(self.first, self.first + len(self.starts))
+
+    def write(self, buffer: torch.Tensor, states: torch.Tensor) -> None:
+        """Put (rows, heads, width, size) new states where they belong."""
+        for index, start in enumerate(self.starts):
+            buffer[self.first + index, :, start : start + self.width] = states[index]
+
+    def read(self, buffer: torch.Tensor) -> torch.Tensor:
+        """Return what the attention reads, a view."""
+        return buffer[self.rows, :, : self.num_positions]
+
+
+class KvCache(Cache):
+    """Keys and values of every layer of a model, for rows that come and go."""
+
+    def __init__(self) -> None:
+        """Start without rows; layers are added as the model names them."""
+        super().__init__(layer_class_to_replicate=self._new_layer)  # type: ignore[arg-type]  # it is only called
+        self._own: list[_Layer] = []
+        self.lengths: list[int] = []
+        self.running = Pass(0, (0,), 0, 0)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the buffers."""
+        return sum(buffer.nbytes for buffer in self._buffers())
+
+    def add_row(self) -> int:
+        """Add an empty row, and return its index."""
+        self.lengths.append(0)
+        return len(self.lengths) - 1
+
+    def remove_row(self, row: int) -> None:
+        """Remove a row; the last one takes its index."""
+        last = len(self.lengths) - 1
+        if row != last:
+            length = self.lengths[last]
+            for buffer in self._buffers():
+                buffer[row, :, :length] = buffer[last, :, :length]
+            self.lengths[row] = length
+        self.lengths.pop()
+        if not self.lengths:
+            self.layers.clear()
+            self._own.clear()
+
+    def begin(self, running: Pass) -> None:
+        """Say where the keys and values of the next pass go."""
+        self.running = running
+
+    def move(self, row: int, start: int, nodes: Sequence[int]) -> None:
+        """Move what stands at start + nodes[i] to start + i, for one row; the nodes rise."""
+        if all(node == index for index, node in enumerate(nodes)):
+            return
+        for buffer in self._buffers():
+            # An index by a list makes a copy first, so that nothing is overwritten before it is read.
+            buffer[row, :, start : start + len(nodes)] = buffer[row, :, [start + node for node in nodes]]
+
+    def _buffers(self) -> list[torch.Tensor]:
+        # Models that share keys and values between layers leave some layers without.
+        found = [buffer for layer in self._own for buffer in (layer.keys, layer.values)]
+        return [buffer for buffer in found if buffer is not None]
+
+    def _new_layer(self) -> _Layer:
+        self._own.append(_Layer(self))
+        return self._own[-1]
+
+
+class _Layer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # its __init_subclass__ has no types
+    """One layer; what it answers about its length is that of the pass that runs."""
+
+    is_sliding = False
+    supports_early_init = False
+
+    def __init__(self, cache: KvCache) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # it has no types
+        self._cache = cache
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        """Do nothing: the buffers are made in `update`, which knows how long they have to be."""
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, kwargs: object = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Take the keys and values of a pass, and return what its attention reads."""
+        running, num_rows = self._cache.running, len(self._cache.lengths)
+        self.keys = keys = _grown(self.keys, key_states, num_rows, running.num_positions)
+        self.values = values = _grown(self.values, value_states, num_rows, running.num_positions)
+        running.write(keys, key_states)
+        running.write(values, value_states)
+        return running.read(keys), running.read(values)
+
+    def get_seq_length(self) -> int:
+        """Return how many tokens there were before the pass, in the longest row."""
+        return max(self._cache.running.starts)
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Return how many positions the attention reads, and the first of them."""
+        return self._cache.running.num_positions, 0
+
+    def get_max_length(self) -> int:
+        """Return -1: there is no bound."""
+        return -1
+
+
+def _grown(buffer: torch.Tensor | None, states: torch.Tensor, num_rows: int, num_positions: int) -> torch.Tensor:
+    """Return the buffer, or a larger one with its contents, for such states."""
+    _, heads, _, size = states.shape
+    rows, positions = (0, 0) if buffer is None else (buffer.shape[0], buffer.shape[2])
+    if buffer is not None and num_rows <= rows and num_positions <= positions:
+        return buffer
+    if num_positions > positions:
+        positions = -(-max(num_positions, positions * 3 // 2) // _GRAIN) * _GRAIN
+    # Zeros and not just memory: masked positions count with weight 0, and 0 times NaN is NaN.
+    larger = states.new_zeros((max(num_rows, rows), heads, positions, size))
+    if buffer is not None:
+        larger[:rows, :, : buffer.shape[2]] = buffer
+    return larger
