@@ -282,10 +282,11 @@ def scalars(values: Sequence[JsonValue]) -> Values:
     words = frozenset(value for value in values if isinstance(value, str))
     for word in words:
         strings.spell(word)
-    numbers = [exact_fraction(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    points = [point(exact_fraction(value), decimal=isinstance(value, float)) for value in numbers]
     return Values(
         nulls=None in values,
         booleans=frozenset(value for value in values if isinstance(value, bool)),
-        numbers=tuple(dict.fromkeys(point(number) for number in numbers)),
+        numbers=tuple(dict.fromkeys(points)),
         strings=(StringShape(words=words),) if words else (),
     )

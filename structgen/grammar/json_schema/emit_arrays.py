@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from itertools import combinations
 from math import comb
@@ -213,9 +214,12 @@ def _distinct(rules: Rules, shape: ArrayShape, layout: Layout) -> ir.Expr:
         raise InexactError(
             "uniqueItems", "is supported for items out of a few listed scalars, or short tuples of different kinds"
         )
-    same = _equal_words(list(found)) if shape.may_repeat else {word: i for i, word in enumerate(found)}
+    same = _equal_words(list(found), in_python=shape.may_repeat)
     parts = shape.contains
-    inside = [[_known(rules, both(shape.item(i), part.terms)) for part in parts] for i in range(len(shape.prefix) + 1)]
+    inside = [
+        [{same[word] for word in _known(rules, both(shape.item(i), part.terms))} for part in parts]
+        for i in range(len(shape.prefix) + 1)
+    ]
 
     def ways(state: tuple[frozenset[int], Counts]) -> Iterator[tuple[ir.Expr, tuple[frozenset[int], Counts]]]:
         used, counts = state
@@ -223,7 +227,7 @@ def _distinct(rules: Rules, shape: ArrayShape, layout: Layout) -> ir.Expr:
         if shape.high is not None and index >= shape.high:
             return
         for word in _known(rules, shape.item(index)):
-            hits = [word in words for words in inside[min(index, len(shape.prefix))]]
+            hits = [same[word] in hit for hit in inside[min(index, len(shape.prefix))]]
             found_here = zip(counts, parts, hits, strict=True)
             then = tuple(_count(n, part, hit=hit and index >= part.start) for n, part, hit in found_here)
             if same[word] not in used and all(p.high is None or n <= p.high for n, p in zip(then, parts, strict=True)):
@@ -267,7 +271,11 @@ def _are_apart(rules: Rules, shape: ArrayShape) -> bool:
     return all(rules.has_no_value(both(shape.item(i), shape.item(j))) for i, j in combinations(range(shape.high), 2))
 
 
-def _equal_words(words: Sequence[bytes]) -> dict[bytes, int]:
-    """Return for each spelling the number of its value in Python, where 1, 1.0 and true are one item of a set."""
+def _equal_words(words: Sequence[bytes], *, in_python: bool) -> dict[bytes, int]:
+    """Return for each spelling the number of its value: 1 and 1.0 are one; in Python 1 and true are too."""
     numbers: dict[object, int] = {}
-    return {word: numbers.setdefault(json.loads(word), len(numbers)) for word in words}
+    values = {word: json.loads(word, parse_int=Fraction, parse_float=Fraction) for word in words}
+    return {
+        word: numbers.setdefault(value if in_python else (value, isinstance(value, bool)), len(numbers))
+        for word, value in values.items()
+    }

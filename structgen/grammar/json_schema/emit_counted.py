@@ -17,6 +17,8 @@ from structgen.grammar.json_schema.rules import Rules
 from structgen.grammar.json_schema.terms import InexactError
 
 MAX_ANY_ORDER = 8
+MAX_FREE = 4
+"""Most keys that no `properties` keyword names, for which any order among themselves is written."""
 _MAX_COUNTED = 4096
 
 _Before = dict[tuple[int, Met], ir.Expr]
@@ -143,7 +145,15 @@ def any_order(rules: Rules, plan: Plan) -> ir.Expr | None:
         members = [member for member in members if member.is_required or len(member.pairs) > 1]
         if len(members) > MAX_ANY_ORDER or plan.is_counted:
             return None
-    return _AnyOrder(rules, plan, members).objects()
+    told_apart = {id(member) for member in members}
+    repeatable = [member.pairs[0] for member in plan.members if id(member) not in told_apart]
+    return choose(_AnyOrder(rules, plan, members, repeatable).objects())
+
+
+def free_order(rules: Rules, plan: Plan, free: list[Member]) -> tuple[list[ir.Expr], ir.Expr]:
+    """Return the objects of some members and of other keys in any order, and what they are after at least one key."""
+    orders = _AnyOrder(rules, replace(plan, low=0), free, [])
+    return orders.objects(), orders.after_others()
 
 
 def _with_one_more(plan: Plan) -> Plan:
@@ -168,23 +178,25 @@ def _with_one_more(plan: Plan) -> Plan:
 class _AnyOrder:
     """The objects of one plan by the keys written that are told apart, and the needs still to be met."""
 
-    def __init__(self, rules: Rules, plan: Plan, members: list[Member]) -> None:
+    def __init__(self, rules: Rules, plan: Plan, members: list[Member], repeatable: list[tuple[ir.Expr, Met]]) -> None:
         self._rules = rules
         self._plan = plan
         self._members = members
         self._required = frozenset(i for i, member in enumerate(members) if member.is_required)
         self._high = len(members) if plan.high is None else plan.high
-        told_apart = {id(member) for member in members}
-        self._repeatable = [member.pairs[0] for member in plan.members if id(member) not in told_apart]
-        self._repeatable += [(other.pair, other.met) for other in plan.others]
+        self._repeatable = repeatable + [(other.pair, other.met) for other in plan.others]
         self._made: dict[tuple[Met, Met], ir.Expr] = {}
 
-    def objects(self) -> ir.Expr:
-        """Return all of them."""
+    def objects(self) -> list[ir.Expr]:
+        """Return all of them, as ways to begin one."""
         start = frozenset[int](), frozenset(range(self._plan.num_needs))
         options = [self._plan.nothing] if self._may_end(*start) else []
         ways = [*self._loops(*start), *self._ways(*start)]
-        return choose(options + [self._plan.opened(pair, self._after(*then)) for pair, *then in ways])
+        return options + [self._plan.opened(pair, self._after(*then)) for pair, *then in ways]
+
+    def after_others(self) -> ir.Expr:
+        """Return what follows where other keys of the object, which are not told apart here, come first."""
+        return self._after(frozenset(), frozenset(range(self._plan.num_needs)))
 
     def _may_end(self, used: Met, missing: Met) -> bool:
         return self._required <= used and len(used) >= self._plan.low and not missing

@@ -1,5 +1,7 @@
 """Object shapes -> expressions: declared keys in order (or in any order), other keys after them, counts.
 
+Keys that are only required, or only match a pattern, have no declared order: few of them come in any, among other keys.
+
 What has too many keys to be written in any order is written in declared order, which holds the same values.
 Other keys may repeat each other: the last one wins in a reader, and each of them satisfies the same
 condition, so the verdict is the same. Where a count would make it differ, the schema is refused.
@@ -10,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 
 from structgen.grammar import ir
-from structgen.grammar.json_schema.emit_counted import any_order, counted
+from structgen.grammar.json_schema.emit_counted import MAX_FREE, any_order, counted, free_order
 from structgen.grammar.json_schema.layout import Layout, choose, join, optional
 from structgen.grammar.json_schema.members import Plan, make_plan
 from structgen.grammar.json_schema.objects import ObjectShape
@@ -31,7 +33,11 @@ def object_rule(rules: Rules, shape: ObjectShape, layout: Layout) -> ir.Expr:
 
 def _declared_order(rules: Rules, plan: Plan) -> ir.Expr:
     """Return the objects without counts: a left-recursive chain up to the first required key, then a flat run."""
-    members = plan.members
+    free = [member for member in plan.members if not member.is_given]
+    if len(free) > MAX_FREE or (len(free) < 2 and not plan.others):
+        free = []
+    members = [member for member in plan.members if member.is_given] if free else list(plan.members)
+    begun, ended = free_order(rules, plan, free) if free else _others(plan)
     first = next((i for i, member in enumerate(members) if member.is_required), len(members))
     started: ir.Expr | None = None
     for member in members[:first]:
@@ -40,7 +46,7 @@ def _declared_order(rules: Rules, plan: Plan) -> ir.Expr:
             options.append(join(started, optional(plan.after_comma(member.pair))))
         started = rules.rule(partial(choose, options))
     if first == len(members):
-        return _all_optional(plan, started)
+        return choose(begun if started is None else [*begun, join(started, ended)])
     head = [plan.opened(members[first].pair)]
     if started is not None:
         head.append(join(started, plan.after_comma(members[first].pair)))
@@ -48,14 +54,13 @@ def _declared_order(rules: Rules, plan: Plan) -> ir.Expr:
     for member in members[first + 1 :]:
         step = plan.after_comma(member.pair)
         parts.append(step if member.is_required else optional(step))
-    return join(*parts, plan.more(0, None), plan.closing)
+    return join(*parts, ended)
 
 
-def _all_optional(plan: Plan, started: ir.Expr | None) -> ir.Expr:
-    options = [plan.nothing]
-    if started is not None:
-        options.append(join(started, plan.more(0, None), plan.closing))
+def _others(plan: Plan) -> tuple[list[ir.Expr], ir.Expr]:
+    """Return the objects of other keys alone, and what follows after at least one declared key."""
+    begun = [plan.nothing]
     other = plan.any_other()
     if other is not None:
-        options.append(plan.opened(ir.Repeat(other, 1, None, plan.after_comma()), plan.closing))
-    return choose(options)
+        begun.append(plan.opened(ir.Repeat(other, 1, None, plan.after_comma()), plan.closing))
+    return begun, join(plan.more(0, None), plan.closing)

@@ -25,7 +25,7 @@ class Keyword(NamedTuple):
 
 KEYWORDS: dict[str, Keyword] = {
     "type": Keyword("exact", "one name or several; integers are written without a fraction"),
-    "enum": Keyword("exact", "each value in the spelling of json.dumps(ensure_ascii=False)"),
+    "enum": Keyword("exact", "each value in the spelling of json.dumps(ensure_ascii=False); 2.0 is also 2"),
     "const": Keyword("exact", "as enum with one value"),
     "$ref": Keyword("partly", "JSON pointers, anchors and identifiers, recursive; all within the document"),
     "$defs": Keyword("exact", "a place for subschemas"),
@@ -62,8 +62,10 @@ KEYWORDS: dict[str, Keyword] = {
         "in declared order, or in any order on request: of more than 8 keys those may then be written twice that need "
         "not be there; where more than 8 are required, or keys are counted too, they keep the declared order",
     ),
-    "required": Keyword("exact", "names without a schema follow the declared ones"),
-    "additionalProperties": Keyword("exact", "after the declared ones"),
+    "required": Keyword(
+        "exact", "names that no properties names follow the declared ones, up to 4 in any order, among other keys"
+    ),
+    "additionalProperties": Keyword("exact", "after the declared ones; see required"),
     "patternProperties": Keyword("partly", "see pattern; keys compare decoded"),
     "propertyNames": Keyword("exact", "keys compare decoded"),
     "minProperties": Keyword("partly", "where open keys need to supply at most one: equal keys count once"),

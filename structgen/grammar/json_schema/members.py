@@ -33,10 +33,12 @@ class Member:
         pairs: its key and value as expressions, with the needs that each meets; the first is the one without more
             conditions on the value than the shape has.
         is_required: whether it must be there.
+        is_given: whether a `properties` keyword names it, so that it has a place in the declared order.
     """
 
     pairs: tuple[tuple[ir.Expr, Met], ...]
     is_required: bool
+    is_given: bool
 
     @property
     def pair(self) -> ir.Expr:
@@ -131,7 +133,7 @@ def make_plan(rules: Rules, shape: ObjectShape, layout: Layout) -> Plan:
     """Return what the objects of a shape hold."""
     shape = _with_listed_keys(shape)
     members = tuple(
-        Member(tuple(_pairs(rules, shape, name, layout)), name in shape.required)
+        Member(tuple(_pairs(rules, shape, name, layout)), name in shape.required, name not in shape.appended)
         for name, terms in shape.properties
         if terms != NOTHING
     )
@@ -202,6 +204,8 @@ def _with_listed_keys(shape: ObjectShape) -> ObjectShape:
     properties = dict(shape.properties)
     regions = []
     for region in shape.regions:
+        if any(term.doubtful for term in region.value):
+            continue  # none of its keys is ever written
         listed = _few_words(region.keys)
         if listed is None:
             regions.append(region)
@@ -210,7 +214,8 @@ def _with_listed_keys(shape: ObjectShape) -> ObjectShape:
     for need in shape.needs:
         for name in _few_words(need.keys) or ():
             properties.setdefault(name, shape.value(name))
-    return replace(shape, properties=tuple(properties.items()), regions=tuple(regions))
+    new = properties.keys() - dict(shape.properties).keys()
+    return replace(shape, properties=tuple(properties.items()), regions=tuple(regions), appended=shape.appended | new)
 
 
 def _few_words(keys: CharDfa | None) -> list[str] | None:

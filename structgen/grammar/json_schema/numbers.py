@@ -1,7 +1,8 @@
 """Number shapes: integers or not, bounds, multiples; closed under intersection and complement.
 
 Spelling rules: an integer is written without fraction and exponent, a number that is known not to be an
-integer as a plain decimal. Left out: multiples of anything but integers.
+integer as a plain decimal; a listed number that the schema writes as 2.0 is 2 or 2.0. Left out:
+multiples of anything but integers.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from structgen.grammar import ir, lexemes
 from structgen.grammar.dfa import Dfa
 
 _MAX_POINTS = 64
+
+Kind = Literal["any", "integer", "fraction"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ class NumberShape:
         exponent: most digits of the exponent, None for no limit.
     """
 
-    kind: Literal["any", "integer", "fraction"] = "any"
+    kind: Kind = "any"
     low: Bound | None = None
     high: Bound | None = None
     multiple: Fraction | None = None
@@ -137,10 +140,11 @@ class NumberShape:
         return tuple(parts)
 
 
-def point(value: Fraction) -> NumberShape:
-    """Return the shape with one member."""
+def point(value: Fraction, *, decimal: bool = False) -> NumberShape:
+    """Return the shape with one member; on request an integer may be written as a decimal too."""
     bound = Bound(value, inclusive=True)
-    return NumberShape("integer" if value.denominator == 1 else "fraction", bound, bound)
+    kind: Kind = "fraction" if value.denominator != 1 else "any" if decimal else "integer"
+    return NumberShape(kind, bound, bound)
 
 
 def spell(value: Fraction) -> str:
@@ -164,6 +168,7 @@ def lower_numbers(shapes: Iterable[NumberShape]) -> tuple[tuple[str, ...], tuple
         points = shape.points()
         if points is not None and shape.digits is None:
             words += [spell(value) for value in points]
+            words += [f"{value.numerator}.0" for value in points if shape.kind == "any" and value.denominator == 1]
         else:
             found.append(_lexeme(_tightened(shape)))
     return tuple(words), tuple(found)

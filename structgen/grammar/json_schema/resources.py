@@ -185,7 +185,7 @@ class Document:
         try:
             if uri:
                 resource = self._named(_join(resource.uri, uri))
-            target = self._inside(resource, fragment)
+            target = self._inside(resource, fragment, may_be_of_root=not uri)
             if keyword == "$dynamicRef":
                 target = self._outermost(target, self._dynamic.get(fragment, []))
             elif keyword == "$recursiveRef":
@@ -220,8 +220,11 @@ class Document:
             raise _UnresolvedError("names two schemas", "give them different identifiers")
         return found[0]
 
-    def _inside(self, resource: Resource, fragment: str) -> str:
-        """Return what a fragment means in a resource: all of it, a JSON pointer, or an anchor."""
+    def _inside(self, resource: Resource, fragment: str, *, may_be_of_root: bool) -> str:
+        """Return what a fragment means in a resource: all of it, a JSON pointer, or an anchor.
+
+        On request a pointer to nothing is followed from the root, which is what many an author of an identifier meant.
+        """
         if not fragment:
             return resource.pointer
         if not fragment.startswith("/"):
@@ -231,12 +234,14 @@ class Document:
                 raise _UnresolvedError(what, "write a JSON pointer such as '#/$defs/name'")
             return named[0]
         keys = [part.replace("~1", "/").replace("~0", "~") for part in fragment.split("/")[1:]]
-        target = child(resource.pointer, *keys)
-        try:
-            self.value(target)
-        except UnsupportedSchemaError:
-            raise _UnresolvedError("points to nothing in this document", "correct it") from None
-        return target
+        for pointer in (resource.pointer, "#") if may_be_of_root else (resource.pointer,):
+            target = child(pointer, *keys)
+            try:
+                self.value(target)
+            except UnsupportedSchemaError:
+                continue
+            return target
+        raise _UnresolvedError("points to nothing in this document", "correct it")
 
     def _outermost(self, target: str, candidates: list[str]) -> str:
         """Return what a dynamic reference means that would mean a target if it were none.

@@ -204,6 +204,18 @@ def test_counted_items(schema: Any, words: list[str], others: list[str]) -> None
         ["[1, 1]"],
     ),
     (
+        "of two spellings",
+        {"type": "array", "items": {"enum": [1.0, 2, True]}, "uniqueItems": True},
+        ["[1.0, 2]", "[1, true]", "[true, 1.0]"],
+        ["[1, 1.0]", "[1.0, 2, 1.0]", "[1.0, true, 1]"],
+    ),
+    (
+        "of two spellings, counted",
+        {"type": "array", "items": {"enum": [1.0, 2]}, "uniqueItems": True, "contains": {"const": 1}},
+        ["[1.0]", "[1]", "[2, 1.0]"],
+        ["[2]", "[1, 1.0]"],
+    ),
+    (
         "few of many",
         {"type": "array", "items": {"enum": list(range(20))}, "maxItems": 2, "uniqueItems": True},
         ["[19, 0]", "[]"],

@@ -45,6 +45,11 @@ from structgen.grammar.json_schema.numbers import Bound, NumberShape, lower_numb
     ("not a multiple", {"type": "integer", "not": {"multipleOf": 3}}, ["1", "-5"], ["3", "0"]),
     ("not in range", {"type": "integer", "not": {"minimum": 0, "maximum": 9}}, ["-1", "10"], ["0", "9"]),
     ("no integer", {"type": "number", "not": {"type": "integer"}}, ["0.5", "-3.25"], ["1", "2.0"]),
+    ("listed as a decimal", {"enum": [2.0, 3, 0.5]}, ["2", "2.0", "3", "0.5"], ["~3.0", "~0.50", "~2.00", "20"]),
+    ("a decimal in an object", {"const": {"a": -1.0}}, ['{"a": -1}', '{"a": -1.0}'], ['{"a": 1.0}', '{"a": true}']),
+    ("an integer, listed as a decimal", {"type": "integer", "const": 2.0}, ["2"], ["~2.0", "1"]),
+    ("two decimals alike", {"enum": [2.0, 2]}, ["2", "2.0"], ["3"]),
+    ("all but a decimal", {"type": "integer", "not": {"const": 2.0}}, ["1", "3"], ["2", "2.0"]),
     ("other types pass", {"minimum": 5}, ['"x"', "null", "5"], ["4"]),
 )
 def test_numbers(schema: Any, words: list[str], others: list[str]) -> None:

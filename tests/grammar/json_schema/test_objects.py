@@ -209,6 +209,59 @@ def test_any_order(schema: Any, words: list[str], others: list[str]) -> None:
     check(schema, words, others, property_order="any")
 
 
+@table(
+    (
+        "required alone",
+        {"type": "object", "required": ["a", "b"]},
+        ['{"a": 1, "b": 2}', '{"b": 2, "a": 1}', '{"z": 0, "b": 2, "y": 0, "a": 1, "x": 0}'],
+        ['{"a": 1}', '{"z": 1, "b": 2}', "{}"],
+    ),
+    (
+        "after declared ones",
+        {"type": "object", "properties": {"c": INTEGER, "d": INTEGER}, "required": ["d", "b", "a"]},
+        ['{"c": 1, "d": 2, "z": 3, "a": 4, "b": 5}', '{"d": 2, "b": 5, "a": 4}'],
+        ['{"d": 2, "b": 5}', '~{"b": 5, "d": 2, "a": 4}', '{"c": 1, "a": 4, "b": 5}'],
+    ),
+    (
+        "optional ones",
+        {"type": "object", "properties": {"c": INTEGER}, "propertyNames": {"enum": ["c", "b", "a"]}},
+        ["{}", '{"c": 1}', '{"b": 1, "a": 2}', '{"c": 0, "b": 1, "a": 2}', '{"c": 0, "a": 1}'],
+        ['{"d": 1}', '~{"b": 1, "c": 2}'],
+    ),
+    (
+        "by a pattern",
+        {
+            "type": "object",
+            "patternProperties": {"^(a|b)_(id|key)$": INTEGER},
+            "required": ["b_key", "a_id"],
+            "additionalProperties": False,
+        },
+        ['{"a_id": 1, "b_key": 2}', '{"b_key": 2, "b_id": 1, "a_key": 3, "a_id": 4}'],
+        ['{"a_id": 1}', '{"a_id": 1, "b_key": ""}', '{"a_id": 1, "b_key": 2, "c_id": 3}'],
+    ),
+    (
+        "that come together",
+        {"type": "object", "dependentRequired": {"a": ["b", "c"]}},
+        ['{"c": 1, "a": 2, "b": 3}', '{"z": 0, "b": 1, "y": 0, "c": 2}', "{}"],
+        ['{"a": 1}', '{"c": 1, "a": 2}'],
+    ),
+)
+def test_keys_without_a_declared_order(schema: Any, words: list[str], others: list[str]) -> None:
+    """Keys that are only required, named or matched have no place of their own: any order, among other keys."""
+    check(schema, words, others)
+
+
+def test_keys_without_a_declared_order_are_written_once() -> None:
+    """Each at most once, also where others stand between; many of them come in the order in which they are required."""
+    grammar = lower_schema({"type": "object", "required": ["a", "b"]})
+    for text in ('{"a": 1, "b": 2, "a": 3}', '{"b": 1, "z": 2, "b": 3, "a": 4}'):
+        assert not accepts(grammar, text.encode())
+    names = [f"k{i}" for i in range(12)]
+    text = "{" + ", ".join(f'"{name}": 0' for name in names) + "}"
+    backwards = "{" + ", ".join(f'"{name}": 0' for name in reversed(names)) + "}"
+    check({"type": "object", "required": names}, [text], ["{}", f"~{backwards}"])
+
+
 def test_any_order_of_many_keys() -> None:
     """Beyond eight, required keys are still written once; optional ones may be written again, each as declared."""
     properties = {f"k{i}": INTEGER for i in range(40)}

@@ -89,6 +89,11 @@ SCALARS = [1, "a", None]
             "allOf": [{"$id": "d/", "$ref": "i"}],
         },
         {"$dynamicRef": "#/$defs/a", "$defs": {"a": INTEGER}},
+        {
+            "$id": "https://x.example/",
+            "$ref": "a#/$defs/b",
+            "$defs": {"a": {"$id": "a", "$defs": {"b": INTEGER}}, "b": STRING},
+        },
         {"$dynamicRef": "#i", "$defs": {"a": {"$anchor": "i", **INTEGER}}},
         {"$dynamicRef": "#i", "$defs": {"a": {"$dynamicAnchor": "i", **INTEGER}}},
         {
@@ -144,6 +149,7 @@ TWO_LISTS = {
         ({"items": {"$ref": "#name"}}, "#/items", "$ref", "anchor that is not there"),
         ({"items": {"$ref": "#/x"}}, "#/items", "$ref", "points to nothing"),
         ({"items": {"$ref": 5}}, "#/items", "$ref", "must be a string"),
+        ({"$ref": "a#/$defs/c", "$defs": {"a": {"$id": "a"}, "c": {}}}, "#", "$ref", "points to nothing"),
         ({"$ref": "#a", "$defs": {"x": {"$anchor": "a"}, "y": {"$anchor": "a"}}}, "#", "$ref", "two anchors"),
         ({"$ref": "a", "$defs": {"x": {"$id": "a"}, "y": {"$id": "a"}}}, "#", "$ref", "two schemas"),
         ({"$ref": "#/mine", "mine": {"$id": "a", "not": {"$ref": "#/x"}, "x": {}}}, "#/mine", "$id", "into $defs"),
@@ -160,6 +166,16 @@ def test_references_that_are_refused(schema: dict[str, Any], pointer: str, keywo
         lower_schema(schema)
     assert (caught.value.pointer, caught.value.keyword) == (pointer, keyword)
     assert part in str(caught.value)
+
+
+def test_a_pointer_to_nothing_is_followed_from_the_root() -> None:
+    """Inside a part with an identifier, where the standard defines nothing; what is there by its rules comes first."""
+    part = {"$id": "part", "$defs": {"mine": INTEGER}}
+    schema = {"$ref": "#/$defs/p", "$defs": {"p": part, "other": STRING, "mine": NULL}}
+    for reference, word in (("#/$defs/mine", b"1"), ("#/$defs/other", b'"a"'), ("#/$defs/p/$defs/mine", b"1")):
+        part["$ref"] = reference
+        grammar = lower_schema(schema)
+        assert [text for text in (b"1", b'"a"', b"null") if accepts(grammar, text)] == [word]
 
 
 # The normal and abnormal examples of RFC 3986, section 5.4, without those that have only a fragment.
