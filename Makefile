@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up-done
+# Tests run in this many processes, each with one thread; idle ones take over what is left of another's share.
+WORKERS ?= 2
 # Seed of the long Hypothesis profile; another seed is another set of examples.
 SEED ?= 0
 # The tokenizer that benchmarks of a vocabulary read.
@@ -33,10 +35,10 @@ demo: $(STAMP) ## a real local model fills a typed object
 	@$(BIN)/structgen demo
 
 test: lint ## lint, types, imports, then the tests, docs and examples (minutes)
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
 
 test-full: lint ## everything, long suites and long Hypothesis runs included
-	$(BIN)/python -m pytest --hypothesis-profile=long --hypothesis-seed=$(SEED)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-profile=long --hypothesis-seed=$(SEED)
 
 lint: $(STAMP) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

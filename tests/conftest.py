@@ -5,13 +5,18 @@ A test never talks to a hub. Tests that need SmolLM2 take the ``smollm2`` fixtur
 
 from __future__ import annotations
 
+import functools
+import importlib
 import os
 import random
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-# Before torch, transformers or numba are imported by anything.
+# Before torch, transformers or numba are imported by anything; processes that a test starts inherit them too.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+# Tests run in several processes: one thread each.
+os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = os.environ["NUMBA_NUM_THREADS"] = "1"
 
 import numpy as np
 import pytest
@@ -59,3 +64,12 @@ def smollm2() -> Model:
     import structgen as sg
 
     return sg.load(device="cpu", dtype="float32")
+
+
+@pytest.fixture(scope="module")
+def weights_are_read_once() -> Iterator[None]:
+    """Let every `sg.load` of a module share the weights of the default model; each still gets a Model of its own."""
+    models = importlib.import_module("structgen.decode.models")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(models, "load_model", functools.cache(models.load_model))
+        yield

@@ -517,8 +517,11 @@ def test_help_is_quick() -> None:
 
 @pytest.mark.model
 def test_demo() -> None:
-    """The demo ends with an object of the type that it shows."""
+    """The demo ends with an object of the type that it shows, and prints the lines that README.md shows of it."""
     code, out, err = run("demo")
     assert code == 0, err
     assert "class Person(BaseModel)" in out
     assert re.search(r"Person\(name='.*', age=\d+, hobbies=\[", out)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```text\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    assert shown in out

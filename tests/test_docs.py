@@ -9,7 +9,6 @@ from __future__ import annotations
 import codeop
 import contextlib
 import dataclasses
-import functools
 import importlib
 import importlib.util
 import inspect
@@ -70,13 +69,7 @@ def pages_that_run() -> Iterator[Any]:
             yield pytest.param(page, id=name_of(page))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _weights_are_read_once() -> Iterator[None]:
-    """Let the pages share the weights of the default model; each still loads a Model of its own."""
-    models = importlib.import_module("structgen.decode.models")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(models, "load_model", functools.cache(models.load_model))
-        yield
+pytestmark = pytest.mark.usefixtures("weights_are_read_once")
 
 
 @pytest.mark.parametrize("page", list(pages_that_run()))
@@ -113,17 +106,6 @@ def test_what_a_newcomer_pastes_is_taken_line_by_line(page: Path) -> None:
             if codeop.compile_command("\n".join(waiting), str(page), "single") is not None:
                 waiting = []
         assert waiting == [], f"{page}:{block.line}"
-
-
-@pytest.mark.model
-def test_the_demo_prints_what_the_readme_shows() -> None:
-    """The lines that README.md shows of `make demo` are lines of the demo."""
-    from typer.testing import CliRunner
-
-    from structgen.cli import app
-
-    (shown,) = [block.body for block in blocks(ROOT / "README.md") if block.info == "text"]
-    assert shown in CliRunner().invoke(app, ["demo"]).stdout
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

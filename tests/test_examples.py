@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -38,9 +39,21 @@ def test_examples_are_short_and_explained(path: Path) -> None:
 
 
 @pytest.mark.model
+@pytest.mark.usefixtures("weights_are_read_once")
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_examples_run(path: Path) -> None:
+def test_examples_run(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The example ends without an error and prints what it is about."""
+    runpy.run_path(str(path), run_name="__main__")
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert re.fullmatch(OUTPUT[path.stem], out), out
+
+
+@pytest.mark.model
+@pytest.mark.slow
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_run_in_a_process_of_their_own(path: Path) -> None:
+    """The same, as a reader runs it, with every warning an error."""
     code = f"import runpy, torch; torch.set_num_threads(1); runpy.run_path({str(path)!r}, run_name='__main__')"
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

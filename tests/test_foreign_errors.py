@@ -243,7 +243,6 @@ def test_the_fuzz_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
         [int],
         (int, str),
     ],
-    ids=repr,
 )
 def test_what_is_no_type_is_refused_and_never_run(no_type: object) -> None:
     """A string is not evaluated, a function is not called, a dict is not taken for pydantic's own schema."""

@@ -61,7 +61,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 def test_deep_nesting_is_refused() -> None:
     """Give a limit, not a RecursionError, for very deep groups."""
-    for depth in (400, 3000):
+    for depth in (1000, 3000):
         with pytest.raises(LimitError, match="nested"):
             lower_lark("start: " + "(" * depth + '"a"' + ")" * depth)
 

@@ -338,11 +338,11 @@ def test_unknown_flags_are_refused() -> None:
 )
 def test_too_large_is_refused_at_once(pattern: str) -> None:
     """What would need too many states is refused in well under a few seconds, and the message names the repeat."""
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(LimitError, match="the repeat") as caught:
         to_chardfa(parse(pattern))
     assert caught.value.limit == "states"
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_backtracking_traps_are_no_trap() -> None:

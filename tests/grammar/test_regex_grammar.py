@@ -184,10 +184,10 @@ def test_a_fixed_text_is_a_literal() -> None:
 )
 def test_large_bounds_are_counted_not_copied(form: str, count: int) -> None:
     """A long repeat of single characters is one lexeme of a few states, exact at the bound and fast to make."""
-    start = time.perf_counter()
+    start = time.process_time()
     pattern = form.format(count)
     grammar = lower_regex(pattern)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     lexeme = grammar.rules["start"]
     assert isinstance(lexeme, ir.Lexeme)
     assert lexeme.dfa.num_states < 32 or count <= regex_grammar.MAX_COPIES
@@ -222,9 +222,9 @@ def test_large_bounds_are_counted_not_copied(form: str, count: int) -> None:
 )
 def test_large_expressions_are_split_and_fast(pattern: str, accepted: list[str], refused: list[str]) -> None:
     """What would take too many states is counted or left to the parser, in little time, and stays exact."""
-    start = time.perf_counter()
+    start = time.process_time()
     grammar = lower_regex(pattern)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert [text for text in accepted if not accepts(grammar, text)] == []
     assert [text for text in refused if accepts(grammar, text)] == []
 
@@ -232,10 +232,10 @@ def test_large_expressions_are_split_and_fast(pattern: str, accepted: list[str],
 @pytest.mark.parametrize("pattern", ["(?!ab)[a-z]{1,3000}[0-9]{1,3000}", r"([a-z]{1,5000}\b ?){1,500}"])
 def test_a_look_around_beside_a_long_repeat_is_refused_by_name(pattern: str) -> None:
     """A cut would hide from a look-around what it looks at, so the repeat that is too long is named."""
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(LimitError, match=r"the repeat \{1,\d+\} at column \d+"):
         lower_regex(pattern)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_a_look_around_beside_a_long_repeat_works_while_it_is_small_enough() -> None:
