@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -92,8 +92,7 @@ class ArrayStore:
         if path is None:
             return None
         try:
-            with path.open("rb") as file, zipfile.ZipFile(file) as archive:
-                found = {name: _read_array(archive, name) for name in ("key", *layout)}
+            found = read_arrays(path, ("key", *layout))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except Exception as error:  # damage shows itself in any way: as zip, numpy, key or value errors
@@ -113,7 +112,7 @@ class ArrayStore:
         if path is None:
             return False
         try:
-            size = _write_whole(path, {"key": np.frombuffer(text, np.uint8), **arrays})
+            size = write_arrays(path, {"key": np.frombuffer(text, np.uint8), **arrays})
         except OSError as error:
             self._complain(error)
             return False
@@ -186,6 +185,17 @@ def _our_files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
                 yield path, status
 
 
+def read_arrays(path: Path, names: Iterable[str]) -> Arrays:
+    """Return arrays of one file that write_arrays made, read-only.
+
+    Raises:
+        OSError: the file cannot be read.
+        Exception: it is damaged, which shows itself in any way: as zip, numpy, key or value errors.
+    """
+    with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+        return {name: _read_array(archive, name) for name in names}
+
+
 def _read_array(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
     """Return one array of an archive, read-only; the whole member is read, as only then is its checksum compared."""
     data = archive.read(f"{name}.npy")
@@ -195,7 +205,7 @@ def _read_array(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
     return np.frombuffer(data, dtype, offset=header.tell()).reshape(shape)
 
 
-def _write_whole(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> int:
+def write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> int:
     """Write an archive as np.load reads it under another name, and move it into place; return its size."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, part = tempfile.mkstemp(dir=path.parent, prefix=f"{path.stem}.", suffix=".part")

@@ -34,7 +34,7 @@ def build_automaton(
         return AutomatonCore(parser, scans, spelling, memory_mb=limits.memory_mb)
 
     seconds = time.perf_counter() - started
-    return TokenAutomaton(make_core, digest=digest, max_states=limits.states, compile_seconds=seconds)
+    return TokenAutomaton(make_core, digest=digest, limits=limits, compile_seconds=seconds)
 
 
 def spellable_productions(grammar: Grammar, spelling: Spelling, deadline: Deadline) -> Productions:

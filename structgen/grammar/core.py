@@ -84,6 +84,11 @@ class AutomatonCore:
         return self._vocabulary
 
     @property
+    def parser(self) -> Parser:
+        """The configurations; whoever makes new ones holds the only reference to this core."""
+        return self._parser
+
+    @property
     def start_configuration(self) -> int:
         """The state before any text."""
         return self._parser.start
@@ -297,7 +302,7 @@ class AutomatonCore:
                 after = self._parser.step(after, byte)
                 if after == DEAD:
                     break
-            if after == DEAD or not self._can_end(after) or self._is_too_deep(configuration, token_id):
+            if after == DEAD or not self.can_end(after) or self._is_too_deep(configuration, token_id):
                 raise TokenRejectedError(token_id, self._rejection(configuration, token_id, data))
             if len(self._edges) >= _MAX_EDGES:
                 self._edges.clear()
@@ -310,7 +315,8 @@ class AutomatonCore:
             return False
         return not int(self.mask(configuration)[token_id >> 5]) >> (token_id & 31) & 1
 
-    def _can_end(self, configuration: int) -> bool:
+    def can_end(self, configuration: int) -> bool:
+        """Return whether some sequence of tokens leads from here to an end, where that is in doubt at all."""
         cut = self._builder.spelling_cut
         return cut is None or cut.allows(configuration)
 

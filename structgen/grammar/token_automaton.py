@@ -1,8 +1,8 @@
 """The token automaton: a grammar times a vocabulary, lazily made, shared by every request and thread.
 
 It hands out walks over its core. Counters make a long-lived core grow for ever, though its rows do not: so once a core
-has grown to half of what is allowed, new walks get a fresh one, with the rows of the old. Walks under way keep
-theirs, so no state is forgotten while anyone holds it.
+has grown to half of what is allowed, new walks get a fresh one, with the rows of the old. Once it is frozen, new walks
+go over tables of all states. Walks under way keep what they began with, so nobody loses a state that he holds.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from structgen.config import check_property_order
+from structgen.config import Limits, check_property_order
 from structgen.findings import Explanation
+from structgen.frozen_machine import FrozenMachine
 from structgen.grammar.core import AutomatonCore
+from structgen.grammar.frozen_automaton import FrozenAutomaton
+from structgen.grammar.frozen_build import freeze
 from structgen.grammar.json_schema import PropertyOrder, SchemaSource
 from structgen.grammar.json_schema.findings import explain_json
 from structgen.grammar.parser_state import ParserState
@@ -26,17 +29,19 @@ class AutomatonStats:
     """How large an automaton has become.
 
     Attributes:
-        states: configurations met since the core was made.
+        states: configurations met since the core was made; all there are, the end included, once frozen.
         rows: mask rows at hand.
         distinct_rows: rows that differ.
+        classes: tokens that do the same in every state are one class; known, and not 0, once frozen.
         terminals: lexemes of the grammar.
-        memory_bytes: the distinct rows.
+        memory_bytes: the distinct rows; all tables once frozen.
         compile_seconds: time until the first state was there.
     """
 
     states: int
     rows: int
     distinct_rows: int
+    classes: int
     terminals: int
     memory_bytes: int
     compile_seconds: float
@@ -46,14 +51,14 @@ class TokenAutomaton:
     """Which tokens may follow, for every text of a grammar; thread-safe."""
 
     def __init__(
-        self, make_core: Callable[[], AutomatonCore], *, digest: str, max_states: int, compile_seconds: float
+        self, make_core: Callable[[], AutomatonCore], *, digest: str, limits: Limits, compile_seconds: float
     ) -> None:
         """Make the first core.
 
         Args:
             make_core: makes one that knows the start state only.
             digest: key of the automaton in caches.
-            max_states: how many states one core may have at the most.
+            limits: how many states one core may have at the most, and what freezing may cost.
             compile_seconds: what building took before.
 
         Raises:
@@ -61,16 +66,19 @@ class TokenAutomaton:
         """
         self.digest = digest
         self._make_core = make_core
-        self._max_states = max_states
+        self._limits = limits
         self._compile_seconds = compile_seconds
         self._lock = threading.Lock()
         self._core = make_core()
+        self._freeze_lock = threading.Lock()
+        self._frozen: FrozenAutomaton | None = None
 
     def __repr__(self) -> str:
         """Show the sizes that say which automaton this is."""
         return (
             f"TokenAutomaton(terminals={self._core.num_terminals}, vocabulary={self.vocabulary.size} tokens, "
-            f"states={self._core.num_configurations}, rows={self.num_rows}, digest={self.digest[:12]!r})"
+            f"states={self.stats.states}, rows={self.num_rows}, {'frozen, ' if self.is_frozen else ''}"
+            f"digest={self.digest[:12]!r})"
         )
 
     @property
@@ -80,12 +88,38 @@ class TokenAutomaton:
 
     def start(self) -> ParserState:
         """Return a walk that stands before any text."""
+        if self._frozen is not None:
+            return self._frozen.start()
         with self._lock:
-            if 2 * self._core.num_configurations > self._max_states:
+            if 2 * self._core.num_configurations > self._limits.states:
                 rows = self._core.export_rows()
                 self._core = self._make_core()
                 self._core.import_rows(rows)
             return ParserState(self._core)
+
+    def freeze(self) -> None:
+        """Explore every state now, so that walks from then on look each step and each mask up.
+
+        Walks that were started before go on as they are. What is frozen already is left alone.
+
+        Raises:
+            LimitError: the states do not end within the limits that this was compiled with: nesting without a bound
+                has no end of them, and each count of a length has its own. All stays as it is.
+        """
+        with self._freeze_lock:
+            if self._frozen is None:
+                # Of its own, so that one that is given up leaves nothing behind.
+                self._frozen = FrozenAutomaton(freeze(self._make_core(), self._limits), self.vocabulary)
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether walks that start now go over tables of all states."""
+        return self._frozen is not None
+
+    @property
+    def frozen_machine(self) -> FrozenMachine | None:
+        """The tables of all states, to save in a file or to put on a device; None before `freeze`."""
+        return None if self._frozen is None else self._frozen.machine
 
     def explain(self, schema: SchemaSource, *, property_order: PropertyOrder = "declared") -> Explanation:
         """Return what becomes of each keyword of a schema (data or JSON text): exact, refused, and what to do.
@@ -104,13 +138,14 @@ class TokenAutomaton:
     @property
     def stats(self) -> AutomatonStats:
         """How large the automaton is by now."""
-        core = self._core
+        core, machine = self._core, self.frozen_machine
         return AutomatonStats(
-            states=core.num_configurations,
-            rows=core.num_rows,
-            distinct_rows=core.num_distinct_rows,
+            states=core.num_configurations if machine is None else machine.num_states,
+            rows=core.num_rows if machine is None else machine.num_rows,
+            distinct_rows=core.num_distinct_rows if machine is None else machine.num_rows,
+            classes=0 if machine is None else machine.num_classes,
             terminals=core.num_terminals,
-            memory_bytes=core.num_distinct_rows * core.num_words * 4,
+            memory_bytes=core.num_distinct_rows * core.num_words * 4 if machine is None else machine.num_bytes,
             compile_seconds=self._compile_seconds,
         )
 

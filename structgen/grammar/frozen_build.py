@@ -1,0 +1,161 @@
+"""freeze: a core that is explored to its end, as a FrozenMachine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from structgen.config import Limits
+from structgen.errors import LimitError
+from structgen.frozen_machine import DEAD_CLASS, MAX_LISTED_TOKENS, STOP_CLASS, FrozenMachine
+from structgen.grammar.core import AutomatonCore
+from structgen.grammar.frozen_closure import Closure, close
+from structgen.grammar.frozen_free_text import free_text_rows
+from structgen.grammar.normalise import Deadline
+from structgen.kernels.token_columns import ClassTokens, token_columns, token_lists
+from structgen.kernels.trie_walk import Bools, Ints
+
+_MAX_CLASSES = 1 << 16
+
+_WHY = {
+    "states": "it has more states than that: each count has its own, and nesting without a bound has no end of them",
+    "depth": "its texts nest deeper than that, as those of a recursive grammar do",
+    "memory_mb": "its tables take more memory than that",
+    "compile_seconds": "it takes longer than that",
+    "token_classes": "its tokens do more different things than that",
+}
+
+
+def freeze(core: AutomatonCore, limits: Limits) -> FrozenMachine:
+    """Return all states of an automaton.
+
+    Args:
+        core: one that nobody else uses: exploring leaves every configuration in it.
+        limits: what it may cost.
+
+    Raises:
+        LimitError: the states do not end within the limits.
+    """
+    try:
+        return _freeze(core, limits)
+    except LimitError as error:
+        why = _WHY.get(error.limit, str(error))
+        raise LimitError(
+            f"the automaton cannot be frozen, and stays as it is: {why}; use it unfrozen, or bound what may be written",
+            error.limit,
+            error.size,
+        ) from error
+
+
+class _Watch:
+    """Looks at the clock and at the memory."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.deadline = Deadline(limits.compile_seconds)
+        self._memory_mb = limits.memory_mb
+
+    def __call__(self, num_bytes: int) -> None:
+        """Raise LimitError if time is over, or that much memory is too much."""
+        self.deadline.check("its tokens")
+        if num_bytes > self._memory_mb * 2**20:
+            raise LimitError("its tables are too large", "memory_mb", num_bytes / 2**20)
+
+
+def _freeze(core: AutomatonCore, limits: Limits) -> FrozenMachine:
+    vocabulary = core.vocabulary
+    watch = _Watch(limits)
+    closure = close(core.parser, limits, watch.deadline)
+    watch(closure.machine.table.nbytes)
+    accepting = np.array([core.is_accepting(one) for one in closure.configurations], np.bool_)
+    cost = np.array([core.finishing_cost(one) for one in closure.configurations], np.int32)
+    token_class, next_state = _steps(core, closure, accepting, watch)
+    mask_row, masks = _rows(token_class, next_state)
+    free_row, free_masks = free_text_rows(core.parser, closure, vocabulary.trie, vocabulary.size, watch)
+    mask_rows = np.concatenate([masks, free_masks])
+    watch(next_state.nbytes + mask_rows.nbytes)
+    num_legal = np.bitwise_count(mask_rows.view(np.uint32)).sum(axis=1, dtype=np.int32)
+    list_start, list_ids = token_lists(mask_rows, num_legal, MAX_LISTED_TOKENS)
+    place, texts = _places(core, closure.configurations)
+    full_cost = np.append(cost, np.int32(0))
+    return FrozenMachine(
+        start=closure.start,
+        vocabulary_digest=vocabulary.digest,
+        token_class=token_class,
+        next_state=next_state,
+        mask_row=mask_row,
+        mask_rows=mask_rows,
+        num_legal=num_legal,
+        list_start=list_start,
+        list_ids=list_ids,
+        accepting=np.append(accepting, False),
+        cost=full_cost,
+        cost_after=np.where(next_state >= 0, full_cost[next_state], 0).max(axis=1),
+        free_row=np.append(np.where(free_row >= 0, free_row + np.int32(len(masks)), -1), np.int32(-1)),
+        byte_class=closure.machine.byte_class,
+        byte_next=np.concatenate([closure.machine.table, np.full_like(closure.machine.table[:1], -1)]),
+        place=place,
+        place_start=np.cumsum([0, *map(len, texts)], dtype=np.int64),
+        place_text=np.frombuffer(b"".join(texts), np.uint8),
+        stop_ids=np.array(vocabulary.stop_ids, np.int32),
+    )
+
+
+def _steps(
+    core: AutomatonCore, closure: Closure, accepting: Bools, watch: _Watch
+) -> tuple[npt.NDArray[np.uint16], Ints]:
+    """Return the class of each token, and where each class leads from each state, the end included."""
+    vocabulary = core.vocabulary
+    columns = token_columns(vocabulary.trie, closure.machine, watch)
+    token_class, used = columns.classes(vocabulary.trie, vocabulary.size)
+    if len(used) >= _MAX_CLASSES:
+        raise LimitError("there are too many token classes", "token_classes", len(used))
+    num_states = len(closure.configurations)
+    watch(8 * num_states * len(used))
+    after = columns.expand(used)
+    can_end = np.array([core.can_end(one) for one in closure.configurations], np.bool_)
+    if not can_end.all():
+        after[~can_end[after]] = -1
+        token_class, after = _merged(token_class, after)
+    next_state = np.full((num_states + 1, after.shape[1] + 1), -1, np.int32)
+    next_state[:-1, STOP_CLASS + 1 :] = after[:, 1:]
+    if vocabulary.stop_ids:
+        next_state[:-1, STOP_CLASS][accepting] = num_states
+    token_class = np.where(token_class > DEAD_CLASS, token_class + 1, DEAD_CLASS)
+    token_class[list(vocabulary.stop_ids)] = STOP_CLASS
+    return token_class.astype(np.uint16), next_state
+
+
+def _merged(token_class: Ints, after: Ints) -> tuple[Ints, Ints]:
+    """Make one class of those that have come to lead to the same places; class 0 still leads nowhere."""
+    columns = np.ascontiguousarray(after.T)
+    number: dict[bytes, int] = {}
+    merged = np.array([number.setdefault(column.tobytes(), len(number)) for column in columns], np.int32)
+    _, first = np.unique(merged, return_index=True)
+    return merged[token_class], np.ascontiguousarray(after[:, first])
+
+
+def _rows(token_class: npt.NDArray[np.uint16], next_state: Ints) -> tuple[Ints, Ints]:
+    """Return the row of each state, and the rows."""
+    is_legal = next_state >= 0
+    number: dict[bytes, int] = {}
+    packed = np.packbits(is_legal, axis=1)
+    mask_row = np.array([number.setdefault(row.tobytes(), len(number)) for row in packed], np.int32)
+    _, first = np.unique(mask_row, return_index=True)
+    return mask_row, ClassTokens.of(token_class, next_state.shape[1]).masks(is_legal[first])
+
+
+def _places(core: AutomatonCore, configurations: Sequence[int]) -> tuple[Ints, list[bytes]]:
+    """Return which text says what is being read in each state, and the texts."""
+    number: dict[tuple[object, ...], int] = {}
+    texts: list[bytes] = []
+    place = []
+    for configuration in configurations:
+        threads, is_accepting = core.parser.configurations[configuration]
+        index = number.setdefault((is_accepting, *(terminal for terminal, *_ in threads)), len(number))
+        if index == len(texts):
+            # Without the number, which only the core knows.
+            texts.append(core.describe(configuration).partition(" ")[2].encode())
+        place.append(index)
+    return np.array([*place, len(texts)], np.int32), [*texts, b"(after the end)"]
