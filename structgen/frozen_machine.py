@@ -127,7 +127,7 @@ class FrozenMachine:
     @property
     def num_classes(self) -> int:
         """K."""
-        return self.next_state.shape[1]
+        return int(self.next_state.shape[1])
 
     @property
     def num_rows(self) -> int:
@@ -142,7 +142,7 @@ class FrozenMachine:
     @cached_property
     def num_bytes(self) -> int:
         """How much memory the arrays take."""
-        return sum(int(array.nbytes) for array in self._arrays().values())
+        return sum([int(array.nbytes) for array in self._arrays().values()])
 
     def place_of(self, state: int) -> str:
         """Return what is being read in a state, for messages."""

@@ -29,7 +29,15 @@ from structgen.grammar.spelling import Spelling
 from structgen.grammar.token_automaton import TokenAutomaton
 from structgen.vocabulary import Vocabulary
 
-_SOURCES = ("grammar", "kernels", "vocabulary.py", "vocabulary_cache.py", "token_bytes.py", "trie.py")
+_SOURCES = (
+    "grammar",
+    "kernels",
+    "frozen_machine.py",
+    "vocabulary.py",
+    "vocabulary_cache.py",
+    "token_bytes.py",
+    "trie.py",
+)
 _LAYOUT = dict.fromkeys(ROW_ARRAYS, ArrayLayout(np.int32))  # import_rows checks the shapes
 _MAX_VOCABULARIES = 4
 _MAX_COUNTED = 4096

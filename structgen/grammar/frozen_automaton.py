@@ -45,6 +45,7 @@ class FrozenAutomaton:
         self._row_of: list[int] = machine.mask_row.tolist()
         self._accepting: list[bool] = machine.accepting.tolist()
         self._costs: list[int] = machine.cost.tolist()
+        self._next_state, self._token_class = machine.next_state.item, machine.token_class.item
         self._cut_rows: OrderedDict[tuple[int, int], Ints] = OrderedDict()
 
     def __repr__(self) -> str:
@@ -113,8 +114,7 @@ class FrozenAutomaton:
         Raises:
             TokenRejectedError: the token is illegal here.
         """
-        machine = self.machine
-        after = machine.next_state.item(configuration, machine.token_class.item(token_id))
+        after: int = self._next_state(configuration, self._token_class(token_id))
         if after < 0:
             data = self._vocabulary.token_bytes(token_id)
             what = repr(data) if data else "a special or unknown token, which never is text"
