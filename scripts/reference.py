@@ -18,6 +18,8 @@ MADE_BY = {
     "Finding": "`sg.check`, in the explanation",
     "Generator": "`sg.Model.generator`",
     "ParserState": "`sg.TokenAutomaton.start`",
+    "DrafterStatus": "`sg.Model.metrics`, in the sums of a route",
+    "Replay": "`sg.replay`",
     "ReplayRecord": "`sg.Model.run`, in the report",
     "Report": "`sg.Model.run`, in the result",
     "Result": "`sg.Model.run`",

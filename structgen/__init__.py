@@ -40,7 +40,10 @@ if TYPE_CHECKING:
     from structgen.grammar.token_automaton import TokenAutomaton
     from structgen.metrics import RouteMetrics
     from structgen.partial import Partial
-    from structgen.report import ReplayRecord, Report, Result
+    from structgen.replay_record import ReplayRecord
+    from structgen.replaying import Replay, replay
+    from structgen.report import Report, Result
+    from structgen.speculation_status import DrafterStatus
     from structgen.tool_lint import Objection
     from structgen.tools import Tool, ToolCall, ToolSet, tool
     from structgen.vocabulary import Vocabulary
@@ -55,6 +58,7 @@ __all__ = [
     "ConfirmationRequired",
     "DeclareError",
     "DecodeError",
+    "DrafterStatus",
     "Explanation",
     "Finding",
     "Generator",
@@ -74,6 +78,7 @@ __all__ = [
     "Policy",
     "Raw",
     "Regex",
+    "Replay",
     "ReplayRecord",
     "Report",
     "Result",
@@ -95,6 +100,7 @@ __all__ = [
     "check",
     "compile",
     "load",
+    "replay",
     "speedup",
     "tool",
 ]
@@ -112,7 +118,10 @@ _HOMES = {
     "grammar.token_automaton": ("TokenAutomaton",),
     "metrics": ("RouteMetrics",),
     "partial": ("Partial",),
-    "report": ("ReplayRecord", "Report", "Result"),
+    "replay_record": ("ReplayRecord",),
+    "replaying": ("Replay", "replay"),
+    "report": ("Report", "Result"),
+    "speculation_status": ("DrafterStatus",),
     "tool_lint": ("Objection",),
     "tools": ("Tool", "ToolCall", "ToolSet", "tool"),
     "vocabulary": ("Vocabulary",),

@@ -17,7 +17,8 @@ from structgen.call_options import CallSettings, RunOptions, TypeSettings, setti
 from structgen.config import Sampling
 from structgen.errors import OptionError
 from structgen.partial import Partial
-from structgen.report import ReplayRecord, Result
+from structgen.replay_record import ReplayRecord
+from structgen.report import Result
 
 if TYPE_CHECKING:
     from structgen.config import Limits
@@ -67,6 +68,7 @@ class _Call:
     decoding: Decoding | ExactChoice
     route: str
     compile_cache: str
+    deterministic: bool
 
 
 class Generator(Generic[T]):
@@ -182,7 +184,7 @@ class Generator(Generic[T]):
             stop=tuple(settings.stop),
         )
         route = self._declaration.name if settings.route is None else settings.route
-        return _Call(request, self._decoding(request), route, compile_cache)
+        return _Call(request, self._decoding(request), route, compile_cache, settings.deterministic)
 
     def _decoding(self, request: Request) -> Decoding | ExactChoice:
         """Return the way to the text: token by token, or among whole answers."""
@@ -211,9 +213,7 @@ class Generator(Generic[T]):
         """Read the value of a finished text, and write down what it took."""
         self._keep_rows()
         token_ids = tuple(call.decoding.token_ids)
-        report = call.decoding.trace.report(
-            compile_cache=call.compile_cache, record=self._record(call.request, token_ids)
-        )
+        report = call.decoding.trace.report(compile_cache=call.compile_cache, record=self._record(call, token_ids))
         self._metrics.add(call.route, report)
         text = call.decoding.text
         return Result(value=self._declaration.parse(text), text=text, token_ids=token_ids, report=report)
@@ -248,20 +248,39 @@ class Generator(Generic[T]):
             )
         return min(budget, left)
 
-    def _record(self, request: Request, token_ids: tuple[int, ...]) -> ReplayRecord:
+    @functools.cached_property
+    def _grammar_text(self) -> str:
+        from structgen.grammar.stored import grammar_to_text
+
+        return grammar_to_text(self._declaration.grammar)
+
+    def _record(self, call: _Call, token_ids: tuple[int, ...]) -> ReplayRecord:
+        import torch
+
+        from structgen.decode.digests import backend_of
         from structgen.decode.runtime import versions
 
+        request, runtime, answers = call.request, self._runtime, self._declaration.answers
         return ReplayRecord(
             versions=dict(versions()),
-            model=self._runtime.name,
-            dtype=self._runtime.dtype,
-            device=str(self._runtime.device),
-            vocabulary_digest=self._runtime.vocabulary.digest,
+            model=runtime.name,
+            dtype=runtime.dtype,
+            device=str(runtime.device),
+            backend=backend_of(runtime.device),
+            threads=torch.get_num_threads(),
+            model_digest=runtime.identity.model_digest,
+            vocabulary_digest=runtime.vocabulary.digest,
+            tokenizer_digest=runtime.identity.tokenizer_digest,
+            chat_template_digest=runtime.identity.chat_template_digest,
             automaton_digest=self._automaton.digest,
+            grammar=self._grammar_text,
+            limits=self._compiled.limits,
+            answers=None if answers is None else tuple(answers),
             seed=request.seed,
             sampling=request.sampling,
             max_tokens=request.max_tokens,
             stop=request.stop,
+            deterministic=call.deterministic,
             prompt_token_ids=request.prompt_token_ids,
             token_ids=token_ids,
         )

@@ -8,50 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from structgen.config import Sampling
+from structgen.replay_record import ReplayRecord
 
 ValueT = TypeVar("ValueT")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReplayRecord:
-    """What a run depended on: the same record with the same model gives the same tokens.
-
-    Attributes:
-        versions: package name to version of what took part (structgen, torch, transformers).
-        model: name or path of the model.
-        dtype: element type of the model's weights, such as "float32".
-        device: device that the model ran on.
-        vocabulary_digest: digest of the vocabulary.
-        automaton_digest: digest of the compiled output type.
-        seed: seed of the noise, drawn if none was given.
-        sampling: sampling options.
-        max_tokens: token budget.
-        stop: strings that end the text.
-        prompt_token_ids: the prompt as the model read it.
-        token_ids: what was generated.
-    """
-
-    versions: dict[str, str]
-    model: str
-    dtype: str
-    device: str
-    vocabulary_digest: str
-    automaton_digest: str
-    seed: int
-    sampling: Sampling
-    max_tokens: int
-    stop: tuple[str, ...]
-    prompt_token_ids: tuple[int, ...]
-    token_ids: tuple[int, ...]
-
-    def __repr__(self) -> str:
-        """Show what was asked for, and counts in the place of token ids and digests."""
-        return (
-            f"ReplayRecord(model={self.model!r}, dtype={self.dtype!r}, device={self.device!r}, seed={self.seed}, "
-            f"{self.sampling!r}, max_tokens={self.max_tokens}, {len(self.prompt_token_ids)} prompt tokens, "
-            f"{len(self.token_ids)} tokens)"
-        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

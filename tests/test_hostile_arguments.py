@@ -108,6 +108,8 @@ RUN_OPTIONS: dict[str, Any] = {
 CALL_OPTIONS = RUN_OPTIONS | TYPE_OPTIONS
 STATE = sg.compile(bool, VOCABULARY).start
 
+RECORD = model().run(bool, "x", seed=1).report.record
+
 
 def call(of: Callable[..., Any], /, **valid: Any) -> Call:
     """Return a call of something that stands by itself."""
@@ -162,6 +164,8 @@ CALLS = (
     call(sg.Tool, function=delete, destructive=True),
     call(sg.ToolSet, tools=[delete], min_calls=0, max_calls=1),
     call(sg.ToolCall, name="delete", arguments={"days": 1}, tool=delete),
+    call(sg.ReplayRecord.from_json, text=RECORD.to_json()),
+    call(sg.replay, record=RECORD, model=model()),
     method(sg.ToolCall.invoke, lambda: sg.ToolCall("delete", {"days": 1}, tool=delete), confirm=True),
     method(sg.Vocabulary.token_bytes, lambda: VOCABULARY, token_id=1),
     method(sg.Vocabulary.decode, lambda: VOCABULARY, token_ids=[1]),
@@ -192,9 +196,11 @@ OURS = {
         "Generator",
         "ParserState",
         "Partial",
+        "Replay",
         "ReplayRecord",
         "Report",
         "Result",
+        "DrafterStatus",
     ),
     *("RouteMetrics", "TokenAutomaton", "Vocabulary"),
     *("CompileCache.compile", "CompileCache.scans_of", "CompileCache.store", "ToolCall.of_valid"),

@@ -13,6 +13,7 @@ import torch
 
 from structgen.config import Whitespace
 from structgen.decode.causal_model import CausalModel, text_config
+from structgen.decode.digests import ModelIdentity
 from structgen.decode.models import LoadedModel, check_readable, check_tokenizer
 from structgen.decode.prompt import Prompt, encode_prompt
 from structgen.decode.style import preferred_whitespace, user_folder
@@ -74,6 +75,11 @@ class Runtime:
     def device(self) -> torch.device:
         """Where the model is."""
         return torch.device(self._loaded.model.device)
+
+    @functools.cached_property
+    def identity(self) -> ModelIdentity:
+        """What records name the model by."""
+        return ModelIdentity.of(self._loaded.model, self._loaded.tokenizer)
 
     @property
     def whitespace(self) -> Whitespace:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 from structgen.config import check_count, check_number
 from structgen.errors import OptionError
@@ -38,3 +39,62 @@ def speedup(*, acceptance: float, draft_tokens: int = 4, draft_cost: float, veri
         return (draft_tokens * acceptance + 1) / cost
     # expm1 keeps the digits that a plain subtraction loses near an acceptance of 1.
     return math.expm1((draft_tokens + 1) * math.log(acceptance)) / (acceptance - 1) / cost
+
+
+def best_lengths(
+    survivals: Sequence[Sequence[float]], seconds: Callable[[int], float], rate: float, *, num_other_tokens: int
+) -> list[int]:
+    """Return how many drafted tokens of each row a shared pass should read.
+
+    Args:
+        survivals: of each row, how likely each drafted token becomes text; they fall along a row.
+        seconds: of a pass, by the number of tokens that it reads.
+        rate: tokens that a second is worth.
+        num_other_tokens: tokens that the pass reads anyhow.
+    """
+    # As survivals fall along a row, the best n of all rows together are a beginning of each.
+    order = sorted(((-survival, row) for row, values in enumerate(survivals) for survival in values))
+    best, best_gain, won = 0, -rate * seconds(num_other_tokens), 0.0
+    for number, (negative, _) in enumerate(order, 1):
+        won -= negative
+        gain = won - rate * seconds(num_other_tokens + number)
+        if gain > best_gain + 1e-12:
+            best, best_gain = number, gain
+    lengths = [0] * len(survivals)
+    for _, row in order[:best]:
+        lengths[row] += 1
+    return lengths
+
+
+def break_even_acceptance(
+    seconds: Callable[[int], float], *, token_s: float, tokens_per_second: float, draft_tokens: int
+) -> float:
+    """Return the acceptance from which drafting pays at its best draft length; above 1 if none is enough.
+
+    Args:
+        seconds: of a pass of the target model, by the number of tokens that it reads.
+        token_s: seconds of drafting one token.
+        tokens_per_second: what is had without this drafter.
+        draft_tokens: most tokens of one draft.
+    """
+    prices = [
+        tokens_per_second * (seconds(1 + number) - seconds(1) + number * token_s)
+        for number in range(1, draft_tokens + 1)
+    ]
+
+    def pays(acceptance: float) -> bool:
+        won, survival = 0.0, 1.0
+        for price in prices:
+            survival *= acceptance
+            won += survival
+            if won > price:
+                return True
+        return False
+
+    if not pays(1.0):
+        return math.inf
+    low, high = 0.0, 1.0
+    while high - low > 1e-4:
+        middle = (low + high) / 2
+        low, high = (low, middle) if pays(middle) else (middle, high)
+    return high

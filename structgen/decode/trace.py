@@ -6,7 +6,8 @@ import math
 import time
 from dataclasses import dataclass, field
 
-from structgen.report import ReplayRecord, Report
+from structgen.replay_record import ReplayRecord
+from structgen.report import Report
 
 
 @dataclass(kw_only=True, slots=True)

@@ -27,7 +27,7 @@ from structgen.decode.whole_answers import answer_log_probs, canonical_tokens
 from structgen.errors import BudgetError, NoLegalTokenError, OptionError, VocabularyError
 from structgen.kernels.gumbel import NoiseKey, gumbel_noise
 from structgen.output_type import lower
-from structgen.report import ReplayRecord
+from structgen.replay_record import ReplayRecord
 from structgen.vocabulary import Vocabulary
 from tiny_tokenizer import byte_tokenizer, tiny_llama
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from records import make_record
 from structgen.config import Sampling
 from structgen.decode.loop import Decoding, Request
 from structgen.errors import BudgetError, NoLegalTokenError, OptionError, TokenRejectedError
 from structgen.kernels.gumbel import NoiseKey, gumbel_argmax_reference
-from structgen.report import ReplayRecord
 from structgen.vocabulary import Vocabulary
 
 TOKENS = [b'"', b"a", b"b", b"\xc3", b"\xa9", b"{", b"}", b"", b"", b'a"', b""]
@@ -385,21 +385,7 @@ def test_requests_are_checked(prompt: tuple[int, ...], max_tokens: int, message:
 def test_report_adds_up() -> None:
     """Counts are those of the calls, the parts of the time fit the whole, and the mass lost is the sum of the steps."""
     decoding, model = decode(NESTED, lambda _: torch.zeros(16), seed=3)
-    sampling = Sampling()
-    record = ReplayRecord(
-        versions={"structgen": "0"},
-        model="fake",
-        dtype="float32",
-        device="cpu",
-        vocabulary_digest=VOCABULARY.digest,
-        automaton_digest="0",
-        seed=3,
-        sampling=sampling,
-        max_tokens=20,
-        stop=(),
-        prompt_token_ids=(A, B),
-        token_ids=tuple(decoding.token_ids),
-    )
+    record = make_record()
     report = decoding.trace.report(compile_cache="miss", record=record)
     assert report.law == "masked target"
     assert report.num_prompt_tokens == 2
@@ -424,11 +410,7 @@ def test_report_adds_up() -> None:
 def test_report_of_a_text_without_a_pass() -> None:
     """An empty text that needed no pass has no times per token and lost nothing."""
     decoding, _ = decode(STAR, random_logits, max_tokens=0)
-    record = ReplayRecord(
-        versions={}, model="", dtype="", device="", vocabulary_digest="", automaton_digest="", seed=0,
-        sampling=Sampling(), max_tokens=0, stop=(), prompt_token_ids=(), token_ids=(),
-    )  # fmt: skip
-    report = decoding.trace.report(compile_cache="hit", record=record)
+    report = decoding.trace.report(compile_cache="hit", record=make_record())
     assert (report.tokens_per_target_pass, report.ttft_s, report.tpot_s) == (0.0, 0.0, 0.0)
     assert (report.legal_mass_lost, report.min_legal_mass, report.num_measured_steps) == (0.0, 1.0, 0)
     assert report.law == "masked target given the budget"

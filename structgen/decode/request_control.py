@@ -1,0 +1,113 @@
+"""Speculation control of one request: asks what is known of the route, and tells it what came of each round.
+
+It also keeps what was drafted and not read until its turn in the text has come, which is how a drafter that is switched
+off goes on being judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from structgen.decode.acceptance_estimates import Place
+from structgen.decode.speculation_control import Outcome, RouteControl, Tried
+
+
+class RequestControl:
+    """What one request asks and tells: before each draft, during it, and after the pass."""
+
+    def __init__(self, route: RouteControl, *, draws_by_itself: bool) -> None:
+        """Begin with a request.
+
+        Args:
+            route: what is known of the route.
+            draws_by_itself: whether tokens may be drafted with noise of their own, so that comparing them with the text
+                does not say how good they are.
+        """
+        self._route = route
+        self._draws_by_itself = draws_by_itself
+        self._is_trial = False
+        self._places: Sequence[Place] = ()
+        self._num_read = 0
+        self._declined: set[str] = set()
+        # Tokens that were drafted and not read, until their turn in the text has come.
+        self._waiting: list[tuple[Place, int]] = []
+        self._num_before_waiting = 0
+
+    def start_round(self) -> None:
+        """Begin a draft."""
+        # One draft that waits for the text is enough to learn from.
+        self._places, self._num_read = (), 0
+        self._declined = set()
+        self._is_trial = not self._waiting and self._route.start_round(needs_reading=self._draws_by_itself)
+
+    def wants(self, places: Sequence[Place], drafter: str) -> bool:
+        """Say whether a drafter should add a token to the draft."""
+        is_wanted = self._route.wants(places, drafter, is_trial=self._is_trial)
+        if not is_wanted and len(places) < self._route.max_draft_tokens:
+            self._declined.add(drafter)
+        return is_wanted
+
+    def keep(self, places: Sequence[Place], token_ids: Sequence[int], *, is_drawn: bool) -> int:
+        """Return how many tokens of the draft the target should read; the others wait for the text.
+
+        Args:
+            places: of the whole draft.
+            token_ids: its tokens.
+            is_drawn: whether any of them was drawn with noise of its own.
+        """
+        num_read = len(places) if is_drawn else self._route.keep(places)
+        if not self._waiting:
+            self._waiting = list(zip(places, token_ids, strict=True))[num_read:]
+            self._num_before_waiting = num_read
+        self._places, self._num_read = places, num_read
+        return num_read
+
+    def record(
+        self,
+        *,
+        num_accepted: int,
+        num_draws: int,
+        token_ids: Sequence[int],
+        draft_s: Mapping[str, float],
+        num_rows: int,
+        verify_s: float,
+    ) -> None:
+        """Take note of what the target made of the draft.
+
+        Args:
+            num_accepted: tokens of it that became text.
+            num_draws: draws that were made, one for each place that the text came to.
+            token_ids: what the text got.
+            draft_s: seconds of drafting by drafter.
+            num_rows: tokens that the target read in its pass.
+            verify_s: seconds of the pass.
+        """
+        compared = self._places[: min(self._num_read, num_draws)]
+        tried = [Tried(place, number < num_accepted) for number, place in enumerate(compared)]
+        if num_accepted < self._num_before_waiting:
+            self._waiting = []
+        tried += self._arrived(token_ids[self._num_before_waiting :])
+        self._num_before_waiting = 0
+        self._route.record(
+            Outcome(
+                places=self._places,
+                declined=self._declined,
+                num_read=self._num_read,
+                tried=tried,
+                num_tokens=len(token_ids),
+                num_rows=num_rows,
+                draft_s=draft_s,
+                verify_s=verify_s,
+            )
+        )
+
+    def _arrived(self, token_ids: Sequence[int]) -> list[Tried]:
+        """Compare what waits with what the text got, up to the first difference."""
+        tried = []
+        for token_id in token_ids[: len(self._waiting)]:
+            place, expected = self._waiting.pop(0)
+            tried.append(Tried(place, token_id == expected))
+            if token_id != expected:
+                self._waiting = []
+                break
+        return tried

@@ -1,0 +1,296 @@
+"""Speculation control that adapts: who drafts, how far, and how much of a draft the target reads.
+
+The aim is tokens per second over many rounds. With the route's rate known, a second is worth `rate` tokens, so a draft
+is cut where tokens it may win fall behind what the wider pass costs: the n is taken that maximises
+
+    1 + (sum of the survivals of the first n drafted tokens) - rate * (seconds of a pass over 1 + n tokens)
+
+where a survival is the product of the acceptances up to there. n = 0 is plain decoding, so it switches itself off.
+
+What the target does not read still teaches: a named token that was cut is compared with the text when it gets there. So
+a drafter that was switched off and becomes good is noticed for the price of its drafts, and these have a budget: a
+share of the time of the route. Only drafts that are drawn with noise of their own (mode "exact_ratio") can be tried in
+no other way than by reading them; they get the same budget.
+
+Nothing here depends on what the target draws next, so no law changes. A draft that was drawn with noise of its own is
+never cut once it is there, as its tokens would have a say in that; it is only ended, which its prefix decides.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from structgen.decode.acceptance_estimates import AcceptanceEstimates, Place
+from structgen.decode.pass_costs import PassCosts
+from structgen.decode.speculation_model import best_lengths, break_even_acceptance
+from structgen.speculation_status import DrafterStatus
+
+_log = logging.getLogger("structgen")
+
+# The share of a route's seconds that may go into drafts which are not expected to pay.
+_TRIAL_SHARE = 0.01
+# Tokens of a draft that is read on trial.
+_TRIAL_TOKENS = 4
+# Rounds that the rate of a route, and what a draft costs, are averages of.
+_RATE_ROUNDS = 64.0
+_SECONDS_BETWEEN_WARNINGS = 600.0
+
+
+class Tried(NamedTuple):
+    """A drafted token that was compared with the text, all drafted before it having been what came.
+
+    Attributes:
+        place: what was known of it.
+        accepted: whether it was what came.
+    """
+
+    place: Place
+    accepted: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What came of a round.
+
+    Attributes:
+        places: of the whole draft.
+        declined: drafters that were not asked, because what they may draft was not worth it.
+        num_read: how many of them the target read.
+        tried: what was compared with the text.
+        num_tokens: tokens that the text got.
+        num_rows: tokens that the target read in its pass.
+        draft_s: seconds of drafting by drafter.
+        verify_s: seconds of the pass.
+    """
+
+    places: Sequence[Place]
+    declined: Collection[str]
+    num_read: int
+    tried: Sequence[Tried]
+    num_tokens: int
+    num_rows: int
+    draft_s: Mapping[str, float]
+    verify_s: float
+
+
+@dataclass(slots=True)
+class _Usage:
+    """What a drafter does lately, as averages over rounds."""
+
+    read_share: float = 0.0
+    read_tokens: float = 0.0
+    num_rounds: float = 0.0
+    token_s: float = 0.0
+    num_timed: float = 0.0
+
+    def add_round(self, num_read: int) -> None:
+        keep = 1.0 - 1.0 / _RATE_ROUNDS
+        self.read_share = self.read_share * keep + (num_read > 0)
+        self.read_tokens = self.read_tokens * keep + num_read
+        self.num_rounds = self.num_rounds * keep + 1.0
+
+    def add_seconds(self, seconds: float, num_tokens: int) -> None:
+        keep = 1.0 - 1.0 / _RATE_ROUNDS
+        self.token_s = self.token_s * keep + seconds
+        self.num_timed = self.num_timed * keep + num_tokens
+
+
+@dataclass(slots=True)
+class _Rate:
+    """Tokens and seconds of the rounds behind, of which older ones count less."""
+
+    tokens: float = 0.0
+    seconds: float = 0.0
+
+    def add(self, tokens: float, seconds: float) -> None:
+        keep = 1.0 - 1.0 / _RATE_ROUNDS
+        self.tokens = self.tokens * keep + tokens
+        self.seconds = self.seconds * keep + seconds
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What is remembered of one drafter."""
+
+    usage: _Usage = field(default_factory=_Usage)
+    warned_at: float = -_SECONDS_BETWEEN_WARNINGS
+
+
+class RouteControl:
+    """What all requests of a route have measured together; safe to use from several threads."""
+
+    def __init__(self, route: str, drafters: Mapping[str, float], costs: PassCosts, *, max_draft_tokens: int) -> None:
+        """Start before the first request.
+
+        Args:
+            route: its name, for the log.
+            drafters: names in the order in which they are asked, each with the seconds that one drafted token is
+                expected to take before any was measured.
+            costs: those of the target model's passes; the control goes on measuring them.
+            max_draft_tokens: most tokens of one draft.
+        """
+        self._route = route
+        self._lock = threading.Lock()
+        self._costs = costs
+        self._estimates = AcceptanceEstimates()
+        self._expected_s = dict(drafters)
+        self._kept = {name: _Kept() for name in drafters}
+        self._rate = _Rate()
+        # Seconds that may be spent on trials; starts with enough to try everybody once.
+        self._credit = 2.0 * costs.seconds(1)
+        self.max_draft_tokens = max_draft_tokens
+
+    @property
+    def drafters(self) -> tuple[str, ...]:
+        """Their names, in the order in which they are asked."""
+        return tuple(self._kept)
+
+    def start_round(self, *, needs_reading: bool) -> bool:
+        """Say whether the next draft may be a trial, and pay for what it has to cost.
+
+        Args:
+            needs_reading: whether only the target can tell how good such a draft is.
+        """
+        with self._lock:
+            if not needs_reading:
+                return self._credit > 0.0
+            dearest = max((self._token_s(name) for name in self._kept), default=0.0)
+            price = _TRIAL_TOKENS * dearest + self._costs.seconds(1 + _TRIAL_TOKENS) - self._costs.seconds(1)
+            if self._credit < price:
+                return False
+            self._credit -= price
+            return True
+
+    def wants(self, places: Sequence[Place], drafter: str, *, is_trial: bool) -> bool:
+        """Say whether a drafter should add a token to a draft.
+
+        Args:
+            places: of the draft so far.
+            drafter: who would go on.
+            is_trial: whether this may be done for what it teaches.
+        """
+        room = self.max_draft_tokens - len(places)
+        if room <= 0:
+            return False
+        with self._lock:
+            token_s = self._token_s(drafter)
+            if is_trial and token_s * self.max_draft_tokens <= max(self._credit, 0.0):
+                return True
+            survivals = self._survivals(places)
+            rate = self._tokens_per_second()
+            kept = self._best_gain(survivals, rate)
+            survival, acceptance = (survivals or [1.0])[-1], self._estimates.mean(drafter)
+            won = sum(survivals)
+            for number in range(1, room + 1):
+                survival *= acceptance
+                won += survival
+                price = self._costs.seconds(1 + len(places) + number) + number * token_s
+                if won - rate * price > kept:
+                    return True
+            return False
+
+    def keep(self, places: Sequence[Place], *, num_other_tokens: int = 1) -> int:
+        """Return how many tokens of a draft the target should read."""
+        with self._lock:
+            (length,) = best_lengths(
+                [self._survivals(places)],
+                self._costs.seconds,
+                self._tokens_per_second(),
+                num_other_tokens=num_other_tokens,
+            )
+            return length
+
+    def record(self, outcome: Outcome) -> None:
+        """Take note of a round."""
+        places, num_read = outcome.places, outcome.num_read
+        draft_s = sum(outcome.draft_s.values())
+        seconds = draft_s + outcome.verify_s
+        with self._lock:
+            for name, kept in self._kept.items():
+                proposed = sum(place.drafter == name for place in places)
+                if proposed or name in outcome.declined:
+                    kept.usage.add_round(sum(place.drafter == name for place in places[:num_read]))
+                if name in outcome.draft_s:
+                    # Nobody knows what a token would have taken that did not come; the attempt counts as one.
+                    kept.usage.add_seconds(outcome.draft_s[name], max(proposed, 1))
+            self._costs.record(outcome.num_rows, outcome.verify_s)
+            self._rate.add(outcome.num_tokens, seconds)
+            unread = len(places) - num_read
+            self._credit += _TRIAL_SHARE * seconds - (draft_s * unread / len(places) if unread else 0.0)
+            # No more is saved up than a burst of trials may take, after hours of nothing new too.
+            self._credit = min(self._credit, 2.0 * self._costs.seconds(1 + self.max_draft_tokens))
+        self._record_tried(outcome.tried)
+
+    def _record_tried(self, tried: Sequence[Tried]) -> None:
+        """Take note of drafted tokens that were compared with the text; a drop below the baseline is logged."""
+        warnings = []
+        with self._lock:
+            for one in tried:
+                self._estimates.record(one.place, accepted=one.accepted)
+            for name in {one.place.drafter for one in tried}:
+                drop = self._estimates.take_drop(name)
+                kept = self._kept.setdefault(name, _Kept())
+                now = time.monotonic()
+                if drop is not None and now - kept.warned_at >= _SECONDS_BETWEEN_WARNINGS:
+                    kept.warned_at = now
+                    warnings.append((name, drop))
+        for name, drop in warnings:
+            _log.warning(
+                "route %s: %.0f%% of the tokens that %s drafts are accepted lately, and it was %.0f%%: prompts or "
+                "answers are of another kind than before; model.metrics shows what became of it",
+                self._route, 100 * drop.acceptance, name, 100 * drop.baseline,
+            )  # fmt: skip
+
+    def status(self) -> dict[str, DrafterStatus]:
+        """Return what was decided for each drafter, and why."""
+        with self._lock:
+            rate = self._tokens_per_second()
+            return {name: self._status_of(name, kept.usage, rate) for name, kept in self._kept.items()}
+
+    def _status_of(self, name: str, usage: _Usage, rate: float) -> DrafterStatus:
+        token_s = self._token_s(name)
+        return DrafterStatus(
+            acceptance=self._estimates.mean(name),
+            num_trials=round(self._estimates.num_trials(name)),
+            needed=break_even_acceptance(
+                self._costs.seconds,
+                token_s=token_s,
+                tokens_per_second=rate,
+                draft_tokens=self.max_draft_tokens,
+            ),
+            read_share=usage.read_share / usage.num_rounds if usage.num_rounds else 0.0,
+            draft_tokens=usage.read_tokens / usage.read_share if usage.read_share else 0.0,
+            token_cost=token_s / self._costs.seconds(1),
+            has_drafted=usage.num_rounds > 0,
+        )
+
+    def _survivals(self, places: Sequence[Place]) -> list[float]:
+        survivals, survival = [], 1.0
+        for place in places:
+            survival *= self._estimates.of(place)
+            survivals.append(survival)
+        return survivals
+
+    def _best_gain(self, survivals: Sequence[float], rate: float) -> float:
+        """Return the most that reading a beginning of a draft is worth."""
+        best, won = -rate * self._costs.seconds(1), 0.0
+        for number, survival in enumerate(survivals, 1):
+            won += survival
+            best = max(best, won - rate * self._costs.seconds(1 + number))
+        return best
+
+    def _tokens_per_second(self) -> float:
+        # Plain decoding is always to be had, so a second is never worth less.
+        plain = 1.0 / self._costs.seconds(1)
+        return max(plain, self._rate.tokens / self._rate.seconds) if self._rate.seconds else plain
+
+    def _token_s(self, name: str) -> float:
+        kept = self._kept.get(name)
+        if kept is None or kept.usage.num_timed == 0.0:
+            return self._expected_s.get(name, 0.0)
+        return kept.usage.token_s / kept.usage.num_timed

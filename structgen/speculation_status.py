@@ -1,0 +1,47 @@
+"""What speculation control decided for a drafter, as a value that a dashboard shows, with the reason in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DrafterStatus:
+    """What became of one drafter on one route lately.
+
+    Attributes:
+        acceptance: share of its tokens that become text, given that what was drafted before them does; estimated, an
+            expectation where there were few trials.
+        num_trials: trials behind that, of which older ones count less.
+        needed: acceptance from which its drafts pay on this machine; above 1 if none is enough.
+        read_share: share of its drafts that the target model read; the others were worth less than they cost.
+        draft_tokens: tokens of it in a draft that was read.
+        token_cost: cost of drafting one token, in passes of the target model over one token.
+        has_drafted: whether it drafted anything.
+    """
+
+    acceptance: float
+    num_trials: int
+    needed: float
+    read_share: float
+    draft_tokens: float
+    token_cost: float
+    has_drafted: bool
+
+    @property
+    def is_on(self) -> bool:
+        """Whether most of its drafts are read."""
+        return self.read_share >= 0.5
+
+    @property
+    def reason(self) -> str:
+        """Why, in words."""
+        if not self.has_drafted:
+            return "has drafted nothing so far"
+        accepted = f"{self.acceptance:.0%} of its tokens are accepted"
+        needed = f"{self.needed:.0%} are needed to pay" if self.needed <= 1 else "not even all would pay"
+        if self.is_on:
+            return f"on: {self.draft_tokens:.1f} tokens a draft, {accepted}, {needed}"
+        if self.read_share > 0.05:
+            return f"on where it pays, for {self.read_share:.0%} of its drafts: {accepted}, {needed}"
+        return f"off: {accepted}, {needed}"
