@@ -6,8 +6,9 @@ bytes: every way to split the text into lexemes counts. Nothing here knows a voc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from structgen.errors import UnsatisfiableError
@@ -73,6 +74,101 @@ class Reference:
 
 Expr = Literal | Lexeme | Sequence | Choice | Repeat | Reference
 
+NOTHING = Choice(())
+"""The empty language."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of rules before they are made.
+
+    Attributes:
+        source: a text that says what the rules are: of equal texts the same rules are made.
+        lexemes: the lexemes of which it has to be looked whether a word is left within their lengths, or within what a
+            vocabulary can spell.
+    """
+
+    source: str
+    lexemes: tuple[Lexeme, ...]
+
+
+Change = Callable[[str, Expr], Expr]
+"""Takes the name and the body of a rule; what belongs to the result must belong to the body."""
+
+
+class LazyRules(Mapping[str, Expr]):
+    """Rules that are made when they are first asked for; thread-safe.
+
+    Who makes them knows of each rule, before it is made, that some text belongs to it, and that the empty text does not.
+    To go through all of them is to make all that can be reached.
+    """
+
+    def __init__(
+        self,
+        start: str,
+        make: Callable[[str], Mapping[str, Expr]],
+        facts: Facts,
+        changes: tuple[Change, ...] = (),
+    ) -> None:
+        """Make nothing yet.
+
+        Args:
+            start: the rule from which all others are reached.
+            make: makes a rule, with those that only it leads to.
+            facts: what is known of all rules.
+            changes: what is done to each rule that was made, in order.
+        """
+        self.start = start
+        self.facts = facts
+        self._make = make
+        self._changes = changes
+        self._made: dict[str, Expr] = {}
+        self._lock = threading.RLock()
+        self._is_complete = False
+
+    def __getitem__(self, name: str) -> Expr:
+        """Return a rule, made now if it was not asked for before."""
+        known = self._made.get(name)
+        if known is None:
+            with self._lock:
+                for made, body in self._make(name).items():
+                    for change in self._changes:
+                        body = change(made, body)
+                    self._made.setdefault(made, body)
+            known = self._made[name]
+        return known
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of all rules that can be reached."""
+        self._complete()
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        """Count the rules that can be reached."""
+        self._complete()
+        return len(self._made)
+
+    def changed(self, change: Change, description: str) -> LazyRules:
+        """Return the rules with each body changed when it is made.
+
+        Args:
+            change: never leaves a rule without any text.
+            description: of equal descriptions the same is changed.
+        """
+        facts = replace(self.facts, source=f"{self.facts.source}\n{description}")
+        return LazyRules(self.start, self._make, facts, (*self._changes, change))
+
+    def _complete(self) -> None:
+        with self._lock:
+            if not self._is_complete:
+                found, order = {self.start}, [self.start]
+                for name in order:
+                    fresh = [target for target in references(self[name]) if target not in found]
+                    order += fresh
+                    found.update(fresh)
+                self._made = {name: self._made[name] for name in order}
+                self._is_complete = True
+
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
@@ -82,9 +178,10 @@ class Grammar:
     start: str
 
     def __post_init__(self) -> None:
-        """Freeze the rules and hold the value to the spec."""
-        object.__setattr__(self, "rules", MappingProxyType(dict(self.rules)))
-        check(self)
+        """Freeze the rules and hold the value to the spec; rules that are made later are held to it by their maker."""
+        if not isinstance(self.rules, LazyRules):
+            object.__setattr__(self, "rules", MappingProxyType(dict(self.rules)))
+            check(self)
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
@@ -98,6 +195,11 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (item,) if separator is None else (item, separator)
         case _:
             return ()
+
+
+def references(expr: Expr) -> dict[str, None]:
+    """Return the names that an expression refers to, in order."""
+    return {part.name: None for part in walk(expr) if isinstance(part, Reference)}
 
 
 def walk(expr: Expr) -> Iterator[Expr]:

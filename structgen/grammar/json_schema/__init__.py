@@ -8,6 +8,8 @@ and what the notes of `keywords.KEYWORDS` leave out.
 
 from __future__ import annotations
 
+import json
+
 from structgen.errors import UnsatisfiableError, UnsupportedSchemaError
 from structgen.grammar import ir
 from structgen.grammar.json_schema.blame import nothing_fits
@@ -21,7 +23,6 @@ from structgen.grammar.json_schema.document import (
 from structgen.grammar.json_schema.emit import Emitter, PropertyOrder
 from structgen.grammar.json_schema.layout import Style
 from structgen.grammar.json_schema.misspelt import suspects
-from structgen.grammar.json_schema.prune import prune
 from structgen.grammar.json_schema.resources import Document
 from structgen.grammar.json_schema.solver import SelfReferenceError, Solver
 
@@ -50,11 +51,12 @@ def lower_schema(
         LimitError: the schema is nested too deeply, or multiplies out into too many cases.
     """
     try:
-        solver = Solver(Document(parse_schema(schema)), closed=closed)
+        root = parse_schema(schema)
+        solver = Solver(Document(root), closed=closed)
         emitter = Emitter(solver, property_order)
-        grammar = emitter.grammar(whitespace)
+        emitter.survey(whitespace)
         try:
-            return prune(grammar, emitter.empty_at)
+            return emitter.grammar(f"json {whitespace} {property_order} {closed} {json.dumps(root)}")
         except UnsatisfiableError as error:
             raise nothing_fits(solver, error.pointer) from None
     except SelfReferenceError as error:

@@ -1,30 +1,66 @@
 """Conjunctions of terms -> rules of ir.Grammar.
 
-Each conjunction that holds arrays or objects becomes one rule per depth of the layout; scalars stand where
-they are used, so that literals merge and equal lexemes are one object. Rules are made from a queue, never
-by recursion, so a schema may be nested as deep as it likes.
+Each conjunction that holds arrays or objects becomes one rule per depth of the layout; scalars stand where they are
+used, so that literals merge and equal lexemes are one object. First all values are looked at that a text may hold, so
+that whatever is refused is refused then, and what no value fits is known. The rules themselves are made when they are
+asked for: of a large schema a text uses few. Only what is counted, or decided on together, is made at once, as that is
+how its refusals are found. All goes by queues, never by recursion, so a schema may be nested as deep as it likes.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Literal
 
-from structgen.errors import LimitError, UnsupportedSchemaError
+from structgen.errors import LimitError, UnsatisfiableError, UnsupportedSchemaError
 from structgen.grammar import dfa as dfas
 from structgen.grammar import ir
 from structgen.grammar.json_schema import numbers, strings
-from structgen.grammar.json_schema.emit_arrays import array_rule
-from structgen.grammar.json_schema.emit_objects import object_rule
+from structgen.grammar.json_schema.emit_arrays import array_rule, outline_array
+from structgen.grammar.json_schema.emit_objects import object_rule, outline_object
 from structgen.grammar.json_schema.layout import Layout, Style, choose
+from structgen.grammar.json_schema.prune import productive_rules, pruned
+from structgen.grammar.json_schema.rules import Outline
 from structgen.grammar.json_schema.shapes import Values
 from structgen.grammar.json_schema.solver import Solver
 from structgen.grammar.json_schema.terms import ANYTHING, NOTHING, InexactError, Terms, place
 
 PropertyOrder = Literal["declared", "any"]
 MAX_RULES = 100_000
+
+
+@dataclass(eq=False, slots=True)
+class _Part:
+    """The arrays and objects of one conjunction in one layout.
+
+    Attributes:
+        name: of its rule.
+        pointer: where it stands in the schema.
+        body: makes its rule.
+        rules: its rule, and those that only this one leads to; empty until they are made.
+        ways: while there are no rules: for each shape the parts that its texts cannot do without.
+    """
+
+    name: str
+    pointer: str
+    body: Callable[[], ir.Expr]
+    rules: dict[str, ir.Expr]
+    ways: tuple[frozenset[str], ...] = ()
+
+    def needed(self) -> set[str]:
+        """Return the parts that this one may lead to an end through."""
+        if self.rules:
+            return {name for body in self.rules.values() for name in ir.references(body)} - self.rules.keys()
+        return {name for way in self.ways for name in way}
+
+    def has_text(self, productive: set[str]) -> bool:
+        """Tell whether some text belongs to it if some belongs to each of other parts."""
+        if self.rules:
+            return self.name in productive_rules(self.rules, productive)
+        return any(way <= productive for way in self.ways)
 
 
 class Emitter:
@@ -34,23 +70,76 @@ class Emitter:
         """Start without rules."""
         self.solver = solver
         self.property_order = property_order
-        self.rules: dict[str, ir.Expr] = {}
         self.empty_at: list[str] = []
-        self._names: dict[tuple[Terms, Layout], str] = {}
+        self._known: dict[tuple[Terms, Layout], ir.Expr] = {}
         self._scalars: dict[Terms, tuple[ir.Expr, ...]] = {}
-        self._queue: deque[tuple[str, Callable[[], ir.Expr]]] = deque()
+        self._parts: dict[str, _Part] = {}
+        self._start = ""
+        self._queue: deque[tuple[_Part, Values, Layout]] = deque()
+        self._pending: deque[tuple[str, Callable[[], ir.Expr]]] = deque()
         self._pointer = "#"
-        self._made = 0
+        self._making = ""
+        self._num_inner = 0
+        self._num_rules = 0
 
-    def grammar(self, style: Style) -> ir.Grammar:
-        """Return the grammar of the whole document; parts of it may be empty (see `prune`)."""
-        root = self.solver.terms("#")
-        start = self.fresh("#", lambda: self.value(root, Layout(style)))
+    def survey(self, style: Style) -> None:
+        """Look at all values that a text of the whole document may hold.
+
+        Raises:
+            UnsupportedSchemaError: something has no exact form.
+            LimitError: there are too many rules.
+        """
+        root, layout = self.solver.terms("#"), Layout(style)
+        start = self._part("#", lambda: self.value(root, layout))
+        self._start = start.name
+        self._make(start)
         while self._queue:
-            name, body = self._queue.popleft()
-            self._pointer = name.partition(" ")[0]
-            self.rules[name] = self.made(body)
-        return ir.Grammar(self.rules, start)
+            part, values, layout = self._queue.popleft()
+            self._pointer = part.pointer
+            outlines = self._outlines(values)
+            if outlines is None:
+                self._make(part)
+            else:
+                part.ways = tuple(self._visited(outlines, layout.inner))
+
+    def grammar(self, source: str) -> ir.Grammar:
+        """Return the grammar of what was surveyed.
+
+        Args:
+            source: a text that says what the grammar is of.
+
+        Raises:
+            UnsatisfiableError: no text fits.
+        """
+        productive = self._productive()
+        if self._start not in productive:
+            where = self.empty_at[0] if self.empty_at else "#"
+            raise UnsatisfiableError("no value fits this schema; its keywords contradict each other here", where)
+
+        def rules_of(name: str) -> dict[str, ir.Expr]:
+            part = self._parts[name]
+            if not part.rules:
+                self._make(part)
+            return pruned(part.rules, name, productive)
+
+        scalars = dict.fromkeys(option for options in self._scalars.values() for option in options)
+        lexemes = dict.fromkeys(part for one in scalars for part in ir.walk(one) if isinstance(part, ir.Lexeme))
+        return ir.Grammar(ir.LazyRules(self._start, rules_of, ir.Facts(source, tuple(lexemes))), self._start)
+
+    def _productive(self) -> set[str]:
+        """Return the parts to which some text belongs, by propagation from what is known to the parts that need it."""
+        users: dict[str, list[_Part]] = {}
+        for part in self._parts.values():
+            for name in part.needed():
+                users.setdefault(name, []).append(part)
+        found: set[str] = set()
+        waiting = list(self._parts.values())
+        while waiting:
+            part = waiting.pop()
+            if part.name not in found and part.has_text(found):
+                found.add(part.name)
+                waiting += users.get(part.name, [])
+        return found
 
     def made(self, body: Callable[[], ir.Expr]) -> ir.Expr:
         """Return the body of the rule that is being made; say where it has no exact form."""
@@ -59,45 +148,79 @@ class Emitter:
         except InexactError as error:
             raise UnsupportedSchemaError(self._pointer, error.keyword, error.reason) from None
 
+    def _make(self, part: _Part) -> None:
+        """Make the rules of a part."""
+        self._pointer, self._making, self._num_inner = part.pointer, part.name, 0
+        self._pending.append((part.name, part.body))
+        rules: dict[str, ir.Expr] = {}
+        while self._pending:
+            name, body = self._pending.popleft()
+            rules[name] = self.made(body)
+        part.rules = rules
+
     @property
     def any_order(self) -> bool:
         """Tell whether the properties of an object may come in any order."""
         return self.property_order == "any"
 
-    def fresh(self, pointer: str, body: Callable[[], ir.Expr]) -> str:
-        """Return the name of a new rule whose body is made later."""
-        if self._made >= MAX_RULES:
-            raise LimitError("the schema needs too many rules; make it smaller", "rules", MAX_RULES)
-        name = f"{pointer} {self._made}"
-        self._made += 1
-        self._queue.append((name, body))
-        return name
-
     def rule(self, body: Callable[[], ir.Expr]) -> ir.Reference:
-        """Return a reference to a new part of the rule that is being made."""
-        return ir.Reference(self.fresh(self._pointer, body))
+        """Return a reference to a new rule of the part that is being made."""
+        self._count(1)
+        name = f"{self._making}.{self._num_inner}"
+        self._num_inner += 1
+        self._pending.append((name, body))
+        return ir.Reference(name)
 
     def value(self, terms: Terms, layout: Layout) -> ir.Expr:
         """Return the expression for the values of a conjunction."""
+        key = terms, layout
+        if key not in self._known:
+            self._known[key] = self._new_value(terms, layout)
+        return self._known[key]
+
+    def _new_value(self, terms: Terms, layout: Layout) -> ir.Expr:
         values = self.solver.values(terms)
         if terms not in self._scalars:
             self._scalars[terms] = tuple(_scalars(values))
         options = [*self._scalars[terms]]
         if values.arrays or values.objects:
-            options.append(self._compound(terms, values, layout))
+            part = self._part(_pointer_of(terms), partial(self._body, values, layout))
+            self._queue.append((part, values, layout))
+            options.append(ir.Reference(part.name))
         if not options and terms != NOTHING:
             self.empty_at.append(_pointer_of(terms))
         return choose(options)
 
-    def _compound(self, terms: Terms, values: Values, layout: Layout) -> ir.Reference:
-        key = (terms, layout)
-        if key not in self._names:
-            self._names[key] = self.fresh(_pointer_of(terms), lambda: self._body(values, layout))
-        return ir.Reference(self._names[key])
+    def _part(self, pointer: str, body: Callable[[], ir.Expr]) -> _Part:
+        self._count(1)
+        part = _Part(f"{pointer} {len(self._parts)}", pointer, body, {})
+        self._parts[part.name] = part
+        return part
+
+    def _count(self, number: int) -> None:
+        self._num_rules += number
+        if self._num_rules > MAX_RULES:
+            raise LimitError("the schema needs too many rules; make it smaller", "rules", MAX_RULES)
 
     def _body(self, values: Values, layout: Layout) -> ir.Expr:
         arrays = [array_rule(self, shape, layout) for shape in values.arrays]
         return choose(arrays + [object_rule(self, shape, layout) for shape in values.objects])
+
+    def _outlines(self, values: Values) -> list[Outline] | None:
+        """Return the outlines of the arrays and objects of a conjunction, None where a rule has to be made at once."""
+        found = [outline_array(shape) for shape in values.arrays]
+        found += [None if self.any_order else outline_object(shape) for shape in values.objects]
+        outlines = [outline for outline in found if outline is not None]
+        return outlines if len(outlines) == len(found) else None
+
+    def _visited(self, outlines: Iterable[Outline], inner: Layout) -> Iterator[frozenset[str]]:
+        """Look at the values in shapes; yield for each shape that may have texts the parts that these cannot do without."""
+        for outline in outlines:
+            self._count(len(outline.inside))
+            exprs = {terms: self.value(terms, inner) for terms in outline.inside}
+            needed = [exprs[terms] for terms in outline.needed]
+            if ir.NOTHING not in needed:
+                yield frozenset(expr.name for expr in needed if isinstance(expr, ir.Reference))
 
     def has_no_value(self, terms: Terms) -> bool:
         """Tell whether it is certain that no value satisfies a conjunction."""

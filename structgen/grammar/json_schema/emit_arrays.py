@@ -15,7 +15,7 @@ from structgen.errors import LimitError
 from structgen.grammar import ir
 from structgen.grammar.json_schema.arrays import ArrayShape, Contains
 from structgen.grammar.json_schema.layout import Layout, choose, join, optional
-from structgen.grammar.json_schema.rules import Rules
+from structgen.grammar.json_schema.rules import Outline, Rules
 from structgen.grammar.json_schema.terms import InexactError, Terms, both, negation
 
 MAX_UNIQUE = 512
@@ -30,9 +30,24 @@ _MAX_APART = 12
 State = TypeVar("State", bound=Hashable)
 
 
+def outline_array(shape: ArrayShape) -> Outline | None:
+    """Return what is known of the arrays of a shape before a rule is made; None where they are counted or compared."""
+    if _must_differ(shape) or shape.contains:
+        return None
+    if shape.high == 0:
+        return Outline((), ())
+    positions = shape.prefix[: shape.high]
+    needed = (*positions[: shape.low], *([shape.rest] if shape.low > len(positions) else []))
+    return Outline((*positions, shape.rest), needed)
+
+
+def _must_differ(shape: ArrayShape) -> bool:
+    return shape.unique and (shape.high is None or shape.high > 1)
+
+
 def array_rule(rules: Rules, shape: ArrayShape, layout: Layout) -> ir.Expr:
     """Return the expression for the arrays of a shape."""
-    if shape.unique and (shape.high is None or shape.high > 1):
+    if _must_differ(shape):
         return _distinct(rules, shape, layout)
     if shape.contains:
         return _containing(rules, shape, layout)

@@ -16,7 +16,27 @@ from structgen.grammar.json_schema.emit_counted import MAX_FREE, any_order, coun
 from structgen.grammar.json_schema.layout import Layout, choose, join, optional
 from structgen.grammar.json_schema.members import Plan, make_plan
 from structgen.grammar.json_schema.objects import ObjectShape
-from structgen.grammar.json_schema.rules import Rules
+from structgen.grammar.json_schema.rules import Outline, Rules
+from structgen.grammar.json_schema.terms import NOTHING
+
+_MAX_KEY_CHARACTERS = 5_000
+"""Most characters of the names of one open object whose rule is made later: so many can make no automaton too large."""
+
+
+def outline_object(shape: ObjectShape) -> Outline | None:
+    """Return what is known of the objects of a shape, in declared order, before a rule is made.
+
+    None where their keys are counted, decided on together or told apart by patterns, or make a large automaton.
+    """
+    if shape.needs or shape.high is not None or shape.low > len(shape.required):
+        return None
+    if any(region.keys is not None for region in shape.regions):
+        return None
+    if shape.regions and sum(len(name) for name, _ in shape.properties) > _MAX_KEY_CHARACTERS:
+        return None
+    members = tuple(terms for _, terms in shape.properties if terms != NOTHING)
+    needed = tuple(terms for name, terms in shape.properties if name in shape.required)
+    return Outline((*members, *(region.value for region in shape.regions)), needed)
 
 
 def object_rule(rules: Rules, shape: ObjectShape, layout: Layout) -> ir.Expr:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 
 from structgen.errors import LimitError, StructgenError, UnsatisfiableError, UnsupportedSchemaError, shown
 from structgen.findings import Explanation, Finding, FindingStatus
-from structgen.grammar import ir
 from structgen.grammar.json_schema import lower_schema
 from structgen.grammar.json_schema.blame import nothing_fits
 from structgen.grammar.json_schema.dialects import Dialect, status_of
@@ -28,7 +27,6 @@ from structgen.grammar.json_schema.emit import PropertyOrder
 from structgen.grammar.json_schema.emit_counted import MAX_ANY_ORDER
 from structgen.grammar.json_schema.formats import find_format
 from structgen.grammar.json_schema.keywords import ADDRESSES, own_words
-from structgen.grammar.json_schema.prune import prune
 from structgen.grammar.json_schema.resources import REFERENCES, Document
 from structgen.grammar.json_schema.terms import NOTHING, InexactError, Term
 from structgen.grammar.json_schema.watch import Place, Trouble, WatchedEmitter, WatchedSolver
@@ -108,7 +106,7 @@ class _Survey:
         for _ in range(MAX_ROUNDS):
             solver = WatchedSolver(self._document, aside, closed=self._closed)
             emitter = WatchedEmitter(solver, self._order)
-            grammar = emitter.grammar("spaced")
+            emitter.survey("spaced")
             self._started |= solver.started
             self._refused |= solver.refused
             more = {place for trouble in emitter.troubles for place in self._blame(trouble, aside)}
@@ -116,7 +114,7 @@ class _Survey:
                 break
             aside |= more
         if not self._refused:
-            self._look_for_empty(emitter, grammar)
+            self._look_for_empty(emitter)
 
     def _blame(self, trouble: Trouble, aside: frozenset[Place]) -> list[Place]:
         """Note what a trouble refuses; return the keywords to go on without."""
@@ -195,9 +193,9 @@ class _Survey:
             return {}
         return found if isinstance(found, dict) else {}
 
-    def _look_for_empty(self, emitter: WatchedEmitter, grammar: ir.Grammar) -> None:
+    def _look_for_empty(self, emitter: WatchedEmitter) -> None:
         try:
-            prune(grammar, emitter.empty_at)
+            emitter.grammar("")
         except UnsatisfiableError as error:
             found = nothing_fits(emitter.solver, error.pointer)
             reason = str(found).removeprefix(f"{found.pointer}: ")

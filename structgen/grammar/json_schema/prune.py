@@ -1,54 +1,67 @@
-"""Drops what no text can reach an end through, and says so when that is everything."""
+"""Drops what no text can reach an end through."""
 
 from __future__ import annotations
 
-from structgen.errors import UnsatisfiableError
+from collections.abc import Container, Mapping
+
 from structgen.grammar import ir
 
 
-def prune(grammar: ir.Grammar, empty_at: list[str]) -> ir.Grammar:
-    """Return the grammar without unproductive and unreachable rules.
+def pruned(rules: Mapping[str, ir.Expr], start: str, productive: set[str]) -> dict[str, ir.Expr]:
+    """Return the rules that are reached from the start, without their unproductive options.
 
     Args:
-        grammar: any grammar.
-        empty_at: JSON pointers of the values for which nothing was found, for the message.
-
-    Raises:
-        UnsatisfiableError: no text fits.
+        rules: which refer to each other and to others.
+        start: to this one some text belongs.
+        productive: the other rules to which some text belongs.
     """
-    productive = _productive(grammar)
-    if grammar.start not in productive:
-        where = empty_at[0] if empty_at else "#"
-        raise UnsatisfiableError("no value fits this schema; its keywords contradict each other here", where)
-    rules: dict[str, ir.Expr] = {}
-    queue = [grammar.start]
-    while queue:
-        name = queue.pop()
-        if name not in rules:
-            body = _rewrite(grammar.rules[name], productive)
-            rules[name] = ir.Choice(()) if body is None else body
-            queue += [part.name for part in ir.walk(rules[name]) if isinstance(part, ir.Reference)]
-    return ir.Grammar(rules, grammar.start)
+    known = _Either(productive, productive_rules(rules, productive))
+    found: dict[str, ir.Expr] = {}
+    waiting = [start]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            body = _rewrite(rules[name], known)
+            found[name] = ir.NOTHING if body is None else body
+            waiting += [target for target in ir.references(found[name]) if target in rules]
+    return found
 
 
-def _productive(grammar: ir.Grammar) -> frozenset[str]:
-    """Return the rules from which some text comes, by propagation from what is known to the rules that use it."""
-    users: dict[str, list[str]] = {name: [] for name in grammar.rules}
-    for name, body in grammar.rules.items():
-        for part in ir.walk(body):
-            if isinstance(part, ir.Reference):
-                users[part.name].append(name)
+def productive_rules(rules: Mapping[str, ir.Expr], others: set[str]) -> set[str]:
+    """Return the rules from which some text comes, by propagation from what is known to the rules that use it.
+
+    Args:
+        rules: which refer to each other and to others.
+        others: the other rules from which some text comes.
+    """
+    users: dict[str, list[str]] = {name: [] for name in rules}
+    for name, body in rules.items():
+        for target in ir.references(body):
+            if target in rules:
+                users[target].append(name)
     found: set[str] = set()
-    queue = list(grammar.rules)
-    while queue:
-        name = queue.pop()
-        if name not in found and _rewrite(grammar.rules[name], found) is not None:
+    known = _Either(others, found)
+    waiting = list(rules)
+    while waiting:
+        name = waiting.pop()
+        if name not in found and _rewrite(rules[name], known) is not None:
             found.add(name)
-            queue += users[name]
-    return frozenset(found)
+            waiting += users[name]
+    return found
 
 
-def _rewrite(expr: ir.Expr, productive: frozenset[str] | set[str]) -> ir.Expr | None:
+class _Either:
+    """What is in one of two containers."""
+
+    def __init__(self, first: Container[str], second: Container[str]) -> None:
+        self._first = first
+        self._second = second
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._first or name in self._second
+
+
+def _rewrite(expr: ir.Expr, productive: Container[str]) -> ir.Expr | None:
     """Return the expression without its unproductive options; None if nothing is left."""
     match expr:
         case ir.Reference(name=name):
@@ -74,7 +87,7 @@ def _one_of(options: tuple[ir.Expr, ...]) -> ir.Expr | None:
     return options[0] if len(options) == 1 else ir.Choice(options)
 
 
-def _repeat(expr: ir.Repeat, productive: frozenset[str] | set[str]) -> ir.Expr | None:
+def _repeat(expr: ir.Repeat, productive: Container[str]) -> ir.Expr | None:
     item = _rewrite(expr.item, productive)
     if item is None:
         return ir.Literal(b"") if expr.minimum == 0 else None

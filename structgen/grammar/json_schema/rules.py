@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from structgen.grammar import ir
 from structgen.grammar.json_schema.layout import Layout
 from structgen.grammar.json_schema.terms import Terms
+
+
+class Outline(NamedTuple):
+    """What there is to know of the texts of an array or object shape before its rule is made.
+
+    Attributes:
+        inside: the conjunctions of which values may stand in it.
+        needed: those of them of which some value does, so that it has no text where one of these has none.
+    """
+
+    inside: tuple[Terms, ...]
+    needed: tuple[Terms, ...]
 
 
 class Rules(Protocol):
