@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -21,7 +22,7 @@ _MAX_PATHS = 2_000_000
 class BorderCosts:
     """Costs of the terminals of one grammar over one vocabulary."""
 
-    def __init__(self, terminals: tuple[Terminal, ...], scans: VocabularyScans, spelling: Spelling) -> None:
+    def __init__(self, terminals: Sequence[Terminal], scans: VocabularyScans, spelling: Spelling) -> None:
         """Find the border nodes, and the costs between them where there is more than the root."""
         self.terminals = terminals
         self.scans = scans

@@ -7,8 +7,8 @@ import time
 from structgen.config import Limits
 from structgen.errors import UnsatisfiableError, VocabularyError
 from structgen.grammar.core import AutomatonCore
-from structgen.grammar.ir import Grammar
-from structgen.grammar.normalise import Deadline, normalise
+from structgen.grammar.ir import Grammar, LazyRules
+from structgen.grammar.normalise import Deadline, grow, normalise
 from structgen.grammar.parser import Parser
 from structgen.grammar.productions import Productions
 from structgen.grammar.scan import VocabularyScans
@@ -39,6 +39,11 @@ def build_automaton(
 
 def spellable_productions(grammar: Grammar, spelling: Spelling, deadline: Deadline) -> Productions:
     """Return the productions of what the vocabulary can spell of a grammar (see spelling.py)."""
+    rules = grammar.rules
+    if isinstance(rules, LazyRules) and spelling.can_spell(rules.facts.spelled):
+        productions = grow(grammar, rules, deadline, spelling.restrict)
+        if productions is not None:
+            return productions
     try:
         productions = normalise(grammar, deadline, restrict=spelling.restrict)
     except UnsatisfiableError:

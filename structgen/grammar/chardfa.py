@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import sha256
 
 import numpy as np
@@ -125,16 +125,19 @@ class CharDfa:
         return _canonical(starts[distinct], classes[distinct], table, np.array(accepting, dtype=np.bool_), root)
 
     @classmethod
+    @lru_cache(maxsize=1)
     def any_text(cls) -> CharDfa:
         """Return every text."""
         return cls.build([0], [[0]], [True])
 
     @classmethod
+    @lru_cache(maxsize=1)
     def epsilon(cls) -> CharDfa:
         """Return the language of the empty text alone."""
         return cls.build([0], [[DEAD]], [True])
 
     @classmethod
+    @lru_cache(maxsize=1)
     def empty(cls) -> CharDfa:
         """Return the language without any text."""
         return cls.build([0], [[DEAD]], [False])

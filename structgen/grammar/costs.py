@@ -58,6 +58,7 @@ class FinishingCosts:
         """
         self.parser = parser
         self.productions = parser.productions
+        self.productions.complete()
         self.terminals = BorderCosts(parser.terminals, scans, spelling)
         self.width = self.terminals.width
         self.identity: Matrix = tuple(
@@ -114,12 +115,12 @@ class FinishingCosts:
         return costs
 
     def _best(self, head: int) -> Matrix:
-        options = [self._product(rhs) for rhs in self.productions.rules[head] if rhs]
+        options = [self._product(rhs) for rhs in self.productions.of(head) if rhs]
         return reduce(_minimum, options, self.nonterminals[head])
 
     def _repeat_matrix(self, head: int) -> Matrix:
         """Return the cost of a counted repeat: its minimum of items, or a few more to end in another border node."""
-        item, *more = self.productions.rules[head]
+        item, *more = self.productions.of(head)
         low, high = self.productions.repeats[head]
         cost = self._product(item)
         if not more:
@@ -216,7 +217,7 @@ class FinishingCosts:
             left = [entry for _, below in levels for entry in parser.stacks[below]]
         if head not in self.productions.repeats:
             return [(entry, 0) for entry in left]
-        if size == len(self.productions.rules[head][0]):
+        if size == len(self.productions.of(head)[0]):
             return [(entry, 1) for entry in left]
         if dot == 1:
             return [(under, parser.frames[frame][1] + 1)]

@@ -86,10 +86,12 @@ class Facts:
         source: a text that says what the rules are: of equal texts the same rules are made.
         lexemes: the lexemes of which it has to be looked whether a word is left within their lengths, or within what a
             vocabulary can spell.
+        spelled: the bytes of literals, and of the shortest words of all other lexemes.
     """
 
     source: str
     lexemes: tuple[Lexeme, ...]
+    spelled: frozenset[int]
 
 
 Change = Callable[[str, Expr], Expr]
@@ -99,7 +101,7 @@ Change = Callable[[str, Expr], Expr]
 class LazyRules(Mapping[str, Expr]):
     """Rules that are made when they are first asked for; thread-safe.
 
-    Who makes them knows of each rule, before it is made, that some text belongs to it, and that the empty text does not.
+    Who makes them knows before that some text belongs to each rule, and that the empty text belongs to none.
     To go through all of them is to make all that can be reached.
     """
 

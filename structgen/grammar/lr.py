@@ -41,17 +41,13 @@ class LrTable:
     """Interned LR states; grows as it is asked. Callers hold the automaton's lock."""
 
     def __init__(self, productions: Productions) -> None:
-        """Number the productions; production 0 is the added one, whose only symbol is the start."""
+        """Start with the added production, number 0, whose only symbol is the start."""
         self.productions = productions
         self.heads: list[int] = [-1]
         self.bodies: list[Symbols] = [(~productions.start,)]
-        self.by_head: list[list[int]] = []
-        for head, alternatives in enumerate(productions.rules):
-            self.by_head.append([])
-            for body in alternatives:
-                self.by_head[head].append(len(self.bodies))
-                self.heads.append(head)
-                self.bodies.append(body)
+        # What is the same in every process: the name of the head, and which of its productions it is.
+        self._names: list[tuple[str, int]] = [("", 0)]
+        self._by_head: dict[int, range] = {}
         self.states: list[LrState | None] = []
         self._kernels: list[frozenset[Item]] = []
         self._number: dict[frozenset[Item], int] = {}
@@ -67,9 +63,20 @@ class LrTable:
             self.states.append(None)
         return number
 
-    def kernel(self, number: int) -> frozenset[Item]:
-        """Return the items that a state was made from: the same in every process, unlike its number."""
-        return self._kernels[number]
+    def kernel_name(self, number: int) -> str:
+        """Return the items that a state was made from in words: the same in every process, unlike its number."""
+        return str(sorted((*self._names[production], dot) for production, dot in self._kernels[number]))
+
+    def productions_of(self, head: int) -> range:
+        """Return the productions of a nonterminal, numbered when first asked for."""
+        known = self._by_head.get(head)
+        if known is None:
+            first = len(self.bodies)
+            self.bodies += self.productions.of(head)
+            known = self._by_head[head] = range(first, len(self.bodies))
+            self.heads += [head] * len(known)
+            self._names += [(self.productions.names[head], index) for index in range(len(known))]
+        return known
 
     def state(self, number: int) -> LrState:
         """Return a state, worked out when first asked for."""
@@ -84,12 +91,12 @@ class LrTable:
         if known is None:
             seen, order = {head}, [head]
             for one in order:
-                for production in self.by_head[one]:
+                for production in self.productions_of(one):
                     first = self.bodies[production][0]
                     if first < 0 and ~first not in seen:
                         seen.add(~first)
                         order.append(~first)
-            known = self._closures[head] = tuple((p, 0) for one in order for p in self.by_head[one])
+            known = self._closures[head] = tuple((p, 0) for one in order for p in self.productions_of(one))
         return known
 
     def _expand(self, kernel: frozenset[Item]) -> LrState:

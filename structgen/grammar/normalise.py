@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +12,7 @@ from itertools import product
 from structgen.errors import LimitError
 from structgen.grammar import dfa as dfas
 from structgen.grammar.dfa import Dfa
-from structgen.grammar.ir import Choice, Expr, Grammar, Lexeme, Literal, Reference, Repeat, Sequence, walk
+from structgen.grammar.ir import Choice, Expr, Grammar, LazyRules, Lexeme, Literal, Reference, Repeat, Sequence, walk
 from structgen.grammar.productions import Productions, Symbols, trim
 from structgen.grammar.terminal import Terminal, build_terminal
 
@@ -47,9 +49,29 @@ def normalise(
         UnsatisfiableError: no text at all belongs to the grammar.
         LimitError: the time is over, or a length bound can be neither counted nor multiplied out.
     """
-    builder = _Builder(grammar, deadline, restrict, allow_counters)
-    raw = builder.build()
-    return trim(raw, frozenset())
+    return _Builder(grammar, deadline, restrict, allow_counters=allow_counters).complete()
+
+
+def grow(grammar: Grammar, rules: LazyRules, deadline: Deadline, restrict: Callable[[Dfa], Dfa]) -> Productions | None:
+    """Return the productions of rules that are made when they are asked for; None where one might have no text left.
+
+    Args:
+        grammar: what to convert.
+        rules: its rules.
+        deadline: when to give up.
+        restrict: cuts a lexeme's DFA down to what can be spelled; nothing else keeps a text from being spelled.
+
+    Raises:
+        LimitError: the time is over, or a length bound can be neither counted nor multiplied out.
+    """
+    for lexeme in rules.facts.lexemes:
+        dfa = restrict(lexeme.dfa)
+        if dfa is not lexeme.dfa or lexeme.min_length or lexeme.max_length is not None:
+            deadline.check("a lexeme")
+            if build_terminal(replace(lexeme, dfa=dfa)) == (None, False):
+                return None
+    # What comes later is of the size of the rule that is asked for.
+    return _Builder(grammar, Deadline(math.inf), restrict, allow_counters=True).growing()
 
 
 class _Builder:
@@ -60,7 +82,8 @@ class _Builder:
         grammar: Grammar,
         deadline: Deadline,
         restrict: Callable[[Dfa], Dfa] | None,
-        allow_counters: bool,  # noqa: FBT001 - private
+        *,
+        allow_counters: bool,
     ) -> None:
         self.grammar = grammar
         self.deadline = deadline
@@ -69,14 +92,37 @@ class _Builder:
         self.terminals: list[Terminal] = []
         self.terminal_of_key: dict[object, int] = {}
         self.terminal_of_expr: dict[Lexeme | Literal, tuple[int | None, bool]] = {}
-        self.rules: list[list[Symbols]] = []
+        self.rules: list[list[Symbols] | None] = []
+        self.names: list[str] = []
         self.repeats: dict[int, tuple[int, int | None]] = {}
         self.rule_number: dict[str, int] = {}
         self.waiting_rules: list[str] = []
         self.shared: dict[object, int] = {}
         self.nullable_rules: set[str] = set()
+        self.lock = threading.RLock()
+        self.making = ""
 
-    def build(self) -> Productions:
+    def growing(self) -> Productions:
+        """Return productions that are lowered rule by rule, as they are asked for."""
+        start = self.nonterminal_of_rule(self.grammar.start)
+        return Productions(
+            self.terminals, self.rules, self.repeats, start, nullable=False, names=self.names, make=self.make
+        )
+
+    def make(self, head: int) -> list[Symbols]:
+        """Return the alternatives of a rule, lowered now."""
+        with self.lock:
+            known = self.rules[head]
+            if known is None:
+                # What is shared between rules would be named by the one that was asked for first.
+                self.shared = {}
+                self.making = self.names[head]
+                found = self.lower(self.grammar.rules[self.making])
+                known = self.rules[head] = [rhs for rhs in dict.fromkeys(found) if rhs != (~head,)]
+            return known
+
+    def complete(self) -> Productions:
+        """Return the productions of all rules."""
         users: dict[str, list[str]] = {name: [] for name in self.grammar.rules}
         for name, body in self.grammar.rules.items():
             for target in {expr.name for expr in walk(body) if isinstance(expr, Reference)}:
@@ -93,8 +139,8 @@ class _Builder:
             name = self.waiting_rules.pop()
             self.deadline.check(f"rule {name!r}")
             self.rules[self.rule_number[name]] = self.lower(self.grammar.rules[name])
-        nullable = self.grammar.start in self.nullable_rules
-        return Productions(tuple(self.terminals), tuple(map(tuple, self.rules)), self.repeats, start, nullable)
+        rules = [alternatives or [] for alternatives in self.rules]
+        return trim(self.terminals, rules, self.repeats, start, nullable=self.grammar.start in self.nullable_rules)
 
     def is_nullable(self, expr: Expr) -> bool:
         match expr:
@@ -118,7 +164,7 @@ class _Builder:
         """Return the terminal index of the non-empty words (None if there are none), and nullability."""
         known = self.terminal_of_expr.get(expr)
         if known is None:
-            self.deadline.check(f"a lexeme of {len(self.grammar.rules)} rules")
+            self.deadline.check("a lexeme")
             if isinstance(expr, Literal):
                 expr_lexeme = Lexeme(dfas.literal(expr.text), name=repr(expr.text.decode("utf-8", "replace")))
             else:
@@ -134,13 +180,15 @@ class _Builder:
             known = self.terminal_of_expr[expr] = (index, nullable)
         return known
 
-    def new_nonterminal(self, alternatives: list[Symbols]) -> int:
+    def new_nonterminal(self, alternatives: list[Symbols] | None) -> int:
         self.rules.append(alternatives)
+        self.names.append(f"{self.making} / {len(self.shared)}")
         return len(self.rules) - 1
 
     def nonterminal_of_rule(self, name: str) -> int:
         if name not in self.rule_number:
-            self.rule_number[name] = self.new_nonterminal([])
+            self.rule_number[name] = self.new_nonterminal(None)
+            self.names[-1] = name
             self.waiting_rules.append(name)
         return self.rule_number[name]
 

@@ -60,10 +60,7 @@ class Parser:
         self.max_configurations = max_configurations
         self.max_depth = max_depth
         self.window = window
-        # What is missing to a length decides only within the reach of a token and of the words from its states on.
-        self._windows = [
-            window + max([0, *t.need, *(most for most in t.most if most < UNBOUNDED)]) for t in self.terminals
-        ]
+        self._windows: dict[int, int] = {}
         self.frames: list[tuple[int, int]] = []
         self._frame_number: dict[tuple[int, int], int] = {}
         self._frame_repeat: list[tuple[int, int | None] | None] = []
@@ -77,7 +74,7 @@ class Parser:
         self._configuration_number: dict[tuple[tuple[Thread, ...], bool], int] = {}
         self._views = (_View(keep_costs=False), _View(keep_costs=True))
         self._steps: dict[int, int] = {}
-        if productions.rules == ((),):
+        if productions.is_only_empty:
             self.start = self.intern_threads((), is_accepting=True)
         else:
             frame = self.intern_frame((self.table.start, 0), None)
@@ -189,7 +186,7 @@ class Parser:
         for head, size in self.table.state(state).reduces:
             if head not in self.productions.repeats:
                 popped = [(under, 0) for under in self.ancestors(below, size - 1)]
-            elif size == len(self.productions.rules[head][0]):
+            elif size == len(self.productions.of(head)[0]):
                 popped = [(under, 1) for under in self.ancestors(below, size - 1)]
             else:
                 # Popping takes the top and size - 1 frames more; the deepest of them holds the count so far.
@@ -321,9 +318,19 @@ class Parser:
                 shape = self.terminals[terminal]
                 if shape.is_counted:
                     bounds = (shape.min_length, shape.max_length)
-                    count = representative(count, bounds, self._windows[terminal], keep_low=keep_costs)
+                    count = representative(count, bounds, self._window_of(terminal), keep_low=keep_costs)
                 moved.append((terminal, state, count, self._saturate_stack(stack, view)))
             known = view.configurations[configuration] = self.intern_threads(moved, is_accepting=accepting)
+        return known
+
+    def _window_of(self, terminal: int) -> int:
+        """Return within how many ticks of a bound a count decides something."""
+        known = self._windows.get(terminal)
+        if known is None:
+            # What is missing to a length decides only within the reach of a token and of the words from its states on.
+            shape = self.terminals[terminal]
+            reach = max([0, *shape.need, *(most for most in shape.most if most < UNBOUNDED)])
+            known = self._windows[terminal] = self.window + reach
         return known
 
     def _saturate_stack(self, stack: int, view: _View) -> int:
@@ -352,7 +359,10 @@ class Parser:
     def key_of(self, configuration: int) -> bytes:
         """Return a digest of a configuration that is the same in every process, as its number is not."""
         threads, accepting = self.configurations[configuration]
-        parts = [f"{t} {q} {c} {self._key_of_stack(stack).hex()}" for t, q, c, stack in threads]
+        parts = [
+            f"{self.terminals[terminal].key} {state} {count} {self._key_of_stack(stack).hex()}"
+            for terminal, state, count, stack in threads
+        ]
         return hashlib.sha256(f"{accepting} {' '.join(sorted(parts))}".encode()).digest()
 
     def _key_of_stack(self, stack: int) -> bytes:
@@ -367,7 +377,7 @@ class Parser:
             parts = []
             for frame, below in self.stacks[top]:
                 state, count = self.frames[frame]
-                parts.append(f"{sorted(self.table.kernel(state))} {count} {self._stack_keys[below].hex()}")
+                parts.append(f"{self.table.kernel_name(state)} {count} {self._stack_keys[below].hex()}")
             self._stack_keys[top] = hashlib.sha256("; ".join(sorted(parts)).encode()).digest()
         return self._stack_keys[stack]
 

@@ -8,7 +8,7 @@ production is `A -> A`; each nonterminal is reachable and productive.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from structgen.errors import UnsatisfiableError
@@ -18,37 +18,75 @@ Symbols = tuple[int, ...]
 """A right-hand side: i >= 0 is terminal i, i < 0 is nonterminal ~i."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Productions:
-    """A context-free grammar without empty productions.
+    """A context-free grammar without empty productions, which may grow while it is used.
 
     Attributes:
-        terminals: what is shifted.
-        rules: for each nonterminal its right-hand sides.
+        terminals: what is shifted, as far as it is known.
+        rules: for each nonterminal its right-hand sides; None until they are asked for.
         repeats: nonterminal -> (minimum, maximum) times of its item; its rules are then exactly
             (item,) and (~itself, separator..., item), counted by the parser.
         start: the start nonterminal.
         nullable: whether the empty text belongs to the language.
+        names: for each nonterminal a name that is the same in every process.
+        make: returns the right-hand sides of a nonterminal, which are in `rules` from then on; thread-safe.
     """
 
-    terminals: tuple[Terminal, ...]
-    rules: tuple[tuple[Symbols, ...], ...]
+    terminals: Sequence[Terminal]
+    rules: Sequence[Sequence[Symbols] | None]
     repeats: Mapping[int, tuple[int, int | None]]
     start: int
     nullable: bool
+    names: Sequence[str]
+    make: Callable[[int], Sequence[Symbols]]
+
+    def of(self, head: int) -> Sequence[Symbols]:
+        """Return the right-hand sides of a nonterminal."""
+        known = self.rules[head]
+        return self.make(head) if known is None else known
+
+    def complete(self) -> None:
+        """Make all right-hand sides, so that nothing grows any more."""
+        head = 0
+        while head < len(self.rules):
+            self.of(head)
+            head += 1
+
+    @property
+    def is_only_empty(self) -> bool:
+        """Tell whether the empty text is the only one."""
+        return self.rules == ((),)
 
 
-def trim(productions: Productions, dead_terminals: frozenset[int]) -> Productions:
-    """Return the productions without those that need a dead terminal or cannot be reached.
+def _nothing_to_make(head: int) -> Sequence[Symbols]:
+    raise ValueError(f"nonterminal {head} has no rules, and nobody makes them")
+
+
+def trim(
+    terminals: Sequence[Terminal],
+    rules: list[list[Symbols]],
+    repeats: Mapping[int, tuple[int, int | None]],
+    start: int,
+    *,
+    nullable: bool,
+) -> Productions:
+    """Return the productions without those that produce nothing or cannot be reached; these do not grow.
+
+    Args:
+        terminals: what is shifted.
+        rules: for each nonterminal its right-hand sides; changed in place.
+        repeats: as in Productions.
+        start: the start nonterminal.
+        nullable: whether the empty text belongs to the language.
 
     Raises:
         UnsatisfiableError: nothing is left, not even the empty text.
     """
-    rules = [list(alternatives) for alternatives in productions.rules]
-    productive = _productive(rules, productions.repeats, dead_terminals)
-    if productions.start not in productive:
-        if productions.nullable:
-            return Productions((), ((),), {}, 0, nullable=True)
+    productive = _productive(rules, repeats)
+    if start not in productive:
+        if nullable:
+            return Productions((), ((),), {}, 0, nullable=True, names=("0",), make=_nothing_to_make)
         raise UnsatisfiableError(
             "no text fits this declaration: its parts need each other without an end, or their bounds leave no text; "
             "give one of them a way to end"
@@ -57,27 +95,22 @@ def trim(productions: Productions, dead_terminals: frozenset[int]) -> Production
         rules[head] = [
             rhs
             for rhs in dict.fromkeys(alternatives)
-            if rhs != (~head,) and all((~s in productive) if s < 0 else s not in dead_terminals for s in rhs)
+            if rhs != (~head,) and all(s >= 0 or ~s in productive for s in rhs)
         ]
     for head in range(len(rules)):
-        if head not in productions.repeats:
+        if head not in repeats:
             _turn_right_recursion(rules, head)
-    _inline_units(rules, productions.start, productions.repeats)
-    return _renumbered(rules, productions)
+    _inline_units(rules, start, repeats)
+    return _renumbered(terminals, rules, repeats, start, nullable=nullable)
 
 
-def _productive(
-    rules: list[list[Symbols]], repeats: Mapping[int, tuple[int, int | None]], dead: frozenset[int]
-) -> set[int]:
+def _productive(rules: Sequence[Sequence[Symbols]], repeats: Mapping[int, tuple[int, int | None]]) -> set[int]:
     productive: set[int] = set()
 
-    def is_productive(head: int, alternatives: list[Symbols]) -> bool:
+    def is_productive(head: int, alternatives: Sequence[Symbols]) -> bool:
         # A repeat of at least two items needs its second rule too, where it stands for itself.
         needs_both = repeats.get(head, (1, None))[0] >= 2
-        done = [
-            all((~s in productive or (needs_both and s == ~head)) if s < 0 else s not in dead for s in rhs)
-            for rhs in alternatives
-        ]
+        done = [all(s >= 0 or ~s in productive or (needs_both and s == ~head) for s in rhs) for rhs in alternatives]
         return len(done) == 2 and all(done) if needs_both else any(done)
 
     users: list[list[int]] = [[] for _ in rules]
@@ -124,8 +157,15 @@ def _inline_units(rules: list[list[Symbols]], start: int, repeats: Mapping[int, 
         rules[head] = [rhs for rhs in renamed if rhs != (~head,)]
 
 
-def _renumbered(rules: list[list[Symbols]], old: Productions) -> Productions:
-    order, seen = [old.start], {old.start}
+def _renumbered(
+    terminals: Sequence[Terminal],
+    rules: list[list[Symbols]],
+    repeats: Mapping[int, tuple[int, int | None]],
+    start: int,
+    *,
+    nullable: bool,
+) -> Productions:
+    order, seen = [start], {start}
     used_terminals: dict[int, int] = {}
     for head in order:
         for rhs in rules[head]:
@@ -141,28 +181,29 @@ def _renumbered(rules: list[list[Symbols]], old: Productions) -> Productions:
         return tuple(used_terminals[s] if s >= 0 else ~number[~s] for s in rhs)
 
     result = Productions(
-        tuple(old.terminals[index] for index in used_terminals),
+        tuple(terminals[index] for index in used_terminals),
         tuple(tuple(renamed(rhs) for rhs in rules[head]) for head in order),
-        {number[head]: bounds for head, bounds in old.repeats.items() if head in number},
+        {number[head]: bounds for head, bounds in repeats.items() if head in number},
         0,
-        old.nullable,
+        nullable,
+        names=tuple(map(str, range(len(order)))),
+        make=_nothing_to_make,
     )
     check_productions(result)
     return result
 
 
 def check_productions(productions: Productions) -> None:
-    """Hold productions to the spec; raise ValueError, which is a bug in a pass, where they break it."""
-    if productions.rules == ((),) and productions.nullable:
+    """Hold productions that do not grow to the spec; raise ValueError, a bug in a pass, where they break it."""
+    if productions.is_only_empty:
         return
-    productive = _productive(
-        [list(alternatives) for alternatives in productions.rules], productions.repeats, frozenset()
-    )
-    for head, alternatives in enumerate(productions.rules):
+    rules = [productions.of(head) for head in range(len(productions.rules))]
+    productive = _productive(rules, productions.repeats)
+    for head, alternatives in enumerate(rules):
         if head not in productive:
             raise ValueError(f"nonterminal {head} produces nothing")
         for rhs in alternatives:
             if not rhs or rhs == (~head,):
                 raise ValueError(f"nonterminal {head} has the production {rhs}")
-            if any(s >= len(productions.terminals) or ~s >= len(productions.rules) for s in rhs):
+            if any(s >= len(productions.terminals) or ~s >= len(rules) for s in rhs):
                 raise ValueError(f"nonterminal {head}: a symbol of {rhs} does not exist")

@@ -37,6 +37,10 @@ class Spelling:
         self._missing = np.flatnonzero(~occurring)
         self._restricted: Memo[bytes, Dfa] = Memo(_MAX_RESTRICTED)
 
+    def can_spell(self, used: frozenset[int]) -> bool:
+        """Return whether some token is just that byte for each of some bytes, and no byte needs longer tokens."""
+        return not self.is_rare.any() and all(self.is_plain[byte] for byte in used)
+
     def restrict(self, dfa: Dfa) -> Dfa:
         """Return the DFA without the bytes that occur in no token (the same object if nothing changes)."""
         if not (dfa.delta[:, self._missing] >= 0).any():

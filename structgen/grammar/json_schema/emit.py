@@ -30,6 +30,8 @@ from structgen.grammar.json_schema.terms import ANYTHING, NOTHING, InexactError,
 
 PropertyOrder = Literal["declared", "any"]
 MAX_RULES = 100_000
+# With these any key can be spelled, by way of escapes, and all punctuation.
+_PLAIN_BYTES = {*b"\n", *range(0x20, 0x7F)}
 
 
 @dataclass(eq=False, slots=True)
@@ -106,7 +108,7 @@ class Emitter:
         """Return the grammar of what was surveyed.
 
         Args:
-            source: a text that says what the grammar is of.
+            source: a text that says what the grammar is of; it holds all declared keys.
 
         Raises:
             UnsatisfiableError: no text fits.
@@ -123,8 +125,11 @@ class Emitter:
             return pruned(part.rules, name, productive)
 
         scalars = dict.fromkeys(option for options in self._scalars.values() for option in options)
-        lexemes = dict.fromkeys(part for one in scalars for part in ir.walk(one) if isinstance(part, ir.Lexeme))
-        return ir.Grammar(ir.LazyRules(self._start, rules_of, ir.Facts(source, tuple(lexemes))), self._start)
+        parts = [part for one in scalars for part in ir.walk(one)]
+        lexemes = tuple(dict.fromkeys(part for part in parts if isinstance(part, ir.Lexeme)))
+        spelled = {byte for part in parts if isinstance(part, ir.Literal) for byte in part.text}
+        facts = ir.Facts(source, lexemes, frozenset(spelled | _PLAIN_BYTES | set(source.encode())))
+        return ir.Grammar(ir.LazyRules(self._start, rules_of, facts), self._start)
 
     def _productive(self) -> set[str]:
         """Return the parts to which some text belongs, by propagation from what is known to the parts that need it."""
@@ -214,7 +219,7 @@ class Emitter:
         return outlines if len(outlines) == len(found) else None
 
     def _visited(self, outlines: Iterable[Outline], inner: Layout) -> Iterator[frozenset[str]]:
-        """Look at the values in shapes; yield for each shape that may have texts the parts that these cannot do without."""
+        """Look at the values in shapes; yield for each that may have texts the parts that these cannot do without."""
         for outline in outlines:
             self._count(len(outline.inside))
             exprs = {terms: self.value(terms, inner) for terms in outline.inside}
