@@ -1,7 +1,7 @@
 """Minimal byte DFAs in canonical form, with counted steps, and the operations on them.
 
-A `Dfa` is a value: two DFAs are equal iff they accept the same bytes and count the same steps. Left out:
-anything about code points (chardfa), regular expressions (regex) and tokens.
+A `Dfa` is a value: two DFAs that are equal accept the same bytes and count the same steps, and two that `Dfa.build`
+makes are equal if they do. Left out: anything about code points (chardfa), regular expressions (regex) and tokens.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from structgen.grammar.table import (
     DEAD,
     BoolArray,
     IntArray,
-    breadth_first,
     column_classes,
     determinise,
     product,
@@ -30,17 +29,18 @@ from structgen.grammar.table import (
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Dfa:
-    """A minimal byte DFA; make one with `Dfa.build` or the functions of this module.
+    """A byte DFA; make one with `Dfa.build` or the functions of this module, and it is minimal.
 
     The start state is 0. Every state is reachable and can still accept, except that the empty language is
     one state that does not accept. States are numbered breadth-first in byte order. Arrays are read-only.
+    What `other_words` makes has more states than the smallest one, in another order.
 
     Attributes:
         delta: (num_states, 256) int32, the next state, -1 where no word goes on.
         accepting: (num_states,) bool.
         tick_bytes: (num_states, 256) bool, True where this byte step begins a counted unit (a decoded code
             point of a JSON string or of text); False wherever delta is -1.
-        digest: SHA-256 of the canonical form; equality and hash go by it.
+        digest: SHA-256 of what it was made of, mostly the canonical form; equality and hash go by it.
     """
 
     delta: IntArray
@@ -85,13 +85,6 @@ class Dfa:
         class_ticks = class_ticks[states] & (table >= 0)
         table, chosen = quotient(table, accepting[states], class_ticks, distance)
         return _freeze(table, accepting[states][chosen], class_ticks[chosen], byte_class)
-
-    @classmethod
-    def of_minimal(cls, delta: IntArray, accepting: BoolArray, tick_bytes: BoolArray, start: int) -> Dfa:
-        """Number a DFA whose states are all different and all lead to acceptance; the arrays are those of `build`."""
-        first, byte_class = column_classes(delta, tick_bytes)
-        table, order = breadth_first(delta[:, first], start)
-        return _freeze(table, accepting[order], tick_bytes[:, first][order], byte_class)
 
     @property
     def num_states(self) -> int:

@@ -117,7 +117,10 @@ class _Builder:
                 # What is shared between rules would be named by the one that was asked for first.
                 self.shared = {}
                 self.making = self.names[head]
-                found = self.lower(self.grammar.rules[self.making])
+                body = self.grammar.rules[self.making]
+                if self.is_nullable(body):
+                    raise ValueError(f"rule {self.making!r} has the empty text, which no rule made later may have")
+                found = self.lower(body)
                 known = self.rules[head] = [rhs for rhs in dict.fromkeys(found) if rhs != (~head,)]
             return known
 

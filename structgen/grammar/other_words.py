@@ -86,9 +86,7 @@ class _Piece(NamedTuple):
     outer: IntArray
 
 
-def _changes(
-    pieces: list[_Piece], targets: list[IntArray], state_of: list[int]
-) -> tuple[IntArray, IntArray, IntArray]:
+def _changes(pieces: list[_Piece], targets: list[IntArray], state_of: list[int]) -> tuple[IntArray, IntArray, IntArray]:
     """Return (state, byte, next state) of all changes of pieces that have their places."""
     num_changes = [len(piece.rows) for piece in pieces]
     start = np.repeat(np.array(state_of, dtype=np.int32), num_changes)

@@ -83,9 +83,8 @@ def _positions(rules: Rules, items: Sequence[ir.Expr], tail: ir.Expr, layout: La
     """Return positions that need not be reached, each only after the one before."""
     found = tail
     for item in reversed(items):
-        step = join(*layout.comma, item, found)
         # A rule of its own keeps a long tuple from becoming a deep expression.
-        found = rules.rule(partial(optional, step))
+        found = optional(rules.rule(partial(join, *layout.comma, item, found)))
     return found
 
 
