@@ -31,6 +31,14 @@ def formats() -> str:
     return format_table()
 
 
+def refusals() -> str:
+    """Return the table of what a schema may say and is refused, with the messages that are given now."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from schema_refusals import refusal_rows
+
+    return refusal_rows()
+
+
 def tree() -> str:
     """Return the error tree as it is drawn beside the classes."""
     from structgen import errors
@@ -80,7 +88,7 @@ def names() -> str:
 
 
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
-    "docs/json_schema.md": {"keywords": keywords, "formats": formats},
+    "docs/json_schema.md": {"keywords": keywords, "refusals": refusals, "formats": formats},
     "docs/types.md": {"types": types, "refused_types": refused_types},
     "docs/errors.md": {"tree": tree, "examples": examples},
     "docs/reference/api.md": {"names": names},

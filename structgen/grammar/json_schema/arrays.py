@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from structgen.grammar.json_schema.terms import ANYTHING, NOTHING, InexactError, Terms, both, negation, negations
+from structgen.grammar.json_schema.terms import ANYTHING, NOTHING, Terms, both, negation, negations
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +95,7 @@ class ArrayShape:
         return not self.unique
 
     def complement(self) -> tuple[ArrayShape, ...]:
-        """Return shapes whose union is every other array.
-
-        Raises:
-            InexactError: there is no such union of shapes.
-        """
-        if self.unique:
-            raise InexactError("uniqueItems", "cannot be negated; rewrite the schema without not, if or oneOf here")
+        """Return shapes whose union is every other array, where the shape is exact."""
         parts: list[ArrayShape] = []
         if self.low > 0:
             parts.append(ArrayShape(high=self.low - 1))

@@ -277,11 +277,9 @@ def scalars(values: Sequence[JsonValue]) -> Values:
     """Return the scalars of a list as one set.
 
     Raises:
-        InexactError: a number or string among them cannot be written.
+        InexactError: a number among them cannot be written.
     """
     words = frozenset(value for value in values if isinstance(value, str))
-    for word in words:
-        strings.spell(word)
     numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
     points = [point(exact_fraction(value), decimal=isinstance(value, float)) for value in numbers]
     return Values(

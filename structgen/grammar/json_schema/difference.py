@@ -19,6 +19,11 @@ from structgen.grammar.json_schema.terms import InexactError
 MAX_PIECES = 1024
 """Most pieces that the shapes of one type are cut into; compiling them takes some seconds."""
 _MAX_COMPARED = 400
+_NOT_NEGATED = {
+    "format": "what is read of it is narrower than the standard; use pattern",
+    "uniqueItems": "no grammar finds equal items; rewrite the schema without not, if or oneOf over it",
+    "digits": "how a number is written is no property of its value",
+}
 
 
 class _Shape(Protocol):
@@ -63,7 +68,7 @@ def difference(
         numbers=_without(first.numbers, second.numbers, _never, "digits"),
         strings=strings.merge(_without(first.strings, second.strings, _never, "format")),
         arrays=_without(first.arrays, second.arrays, no_array, "uniqueItems"),
-        objects=_without(first.objects, second.objects, no_object, "properties"),
+        objects=_without(first.objects, second.objects, no_object, ""),
     )
 
 
@@ -91,9 +96,7 @@ def _less(shapes: tuple[S, ...], other: S, is_hollow: Callable[[S], bool], keywo
             found[shape] = None
             continue
         if not other.is_exact:
-            raise InexactError(
-                keyword, "cannot be negated here: what is read of it is narrower than the standard; use pattern"
-            )
+            raise InexactError(keyword, f"cannot be negated here: {_NOT_NEGATED[keyword]}")
         if shared == shape:
             continue
         pieces = other.complement() if pieces is None else pieces

@@ -234,14 +234,16 @@ class Document:
                 raise _UnresolvedError(what, "write a JSON pointer such as '#/$defs/name'")
             return named[0]
         keys = [part.replace("~1", "/").replace("~0", "~") for part in fragment.split("/")[1:]]
+        nothing: UnsupportedSchemaError | None = None
         for pointer in (resource.pointer, "#") if may_be_of_root else (resource.pointer,):
             target = child(pointer, *keys)
             try:
                 self.value(target)
-            except UnsupportedSchemaError:
-                continue
-            return target
-        raise _UnresolvedError("points to nothing in this document", "correct it")
+            except UnsupportedSchemaError as error:
+                nothing = error
+            else:
+                return target
+        raise _UnresolvedError("points to nothing in this document", "correct it") from nothing
 
     def _outermost(self, target: str, candidates: list[str]) -> str:
         """Return what a dynamic reference means that would mean a target if it were none.

@@ -76,27 +76,6 @@ class Values:
             objects=_union(self.objects, other.objects, ObjectShape()),
         )
 
-    def complement(self) -> Values:
-        """Return every other value.
-
-        Raises:
-            InexactError: there is no such union of shapes.
-        """
-        if not all(shape.is_exact for shape in self.strings):
-            raise InexactError(
-                "format", "cannot be negated: the language read here is narrower than the standard's; use pattern"
-            )
-        if not all(shape.is_exact for shape in self.numbers):
-            raise InexactError("digits", "cannot be negated")
-        return Values(
-            nulls=not self.nulls,
-            booleans=frozenset({False, True}) - self.booleans,
-            numbers=_complement(self.numbers, NumberShape()),
-            strings=strings.merge(_complement(self.strings, StringShape())),
-            arrays=_complement(self.arrays, ArrayShape()),
-            objects=_complement(self.objects, ObjectShape()),
-        )
-
 
 ANY = Values(
     nulls=True,
@@ -131,7 +110,7 @@ def equal_to(text: str, pointer: str) -> Values:
     """Return the set of the one value that a JSON text holds.
 
     Raises:
-        InexactError: a number or string in it cannot be written.
+        InexactError: a number in it cannot be written.
     """
     value: JsonValue = json.loads(text)
     match value:
@@ -142,7 +121,6 @@ def equal_to(text: str, pointer: str) -> Values:
         case int() | float():
             return Values(numbers=(numbers.point(exact_fraction(value), decimal=isinstance(value, float)),))
         case str():
-            strings.spell(value)
             return Values(strings=(StringShape(words=frozenset({value})),))
         case list():
             items = tuple(constant(item, child(pointer, i)) for i, item in enumerate(value))
@@ -175,13 +153,6 @@ def _intersections(first: tuple[S, ...], second: tuple[S, ...], universal: S) ->
 def _union(first: tuple[S, ...], second: tuple[S, ...], universal: S) -> tuple[S, ...]:
     found = dict.fromkeys((*first, *second))
     return (universal,) if universal in found else tuple(found)
-
-
-def _complement(shapes: tuple[S, ...], universal: S) -> tuple[S, ...]:
-    found: tuple[S, ...] = (universal,)
-    for shape in shapes:
-        found = _intersections(found, shape.complement(), universal)
-    return found
 
 
 def _limit(size: int) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from structgen.errors import shown
 from structgen.grammar import dfa as dfas
 from structgen.grammar import encode, ir, lexemes
 from structgen.grammar.chardfa import CharDfa
@@ -150,10 +149,7 @@ def _both(first: CharDfa | None, second: CharDfa | None) -> CharDfa | None:
 
 def spell(text: str) -> bytes:
     """Return the one spelling of a listed string or a declared key."""
-    try:
-        return json.dumps(text, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise InexactError("enum", f"holds a lone surrogate, which no text can hold: {shown(text)}") from None
+    return json.dumps(text, ensure_ascii=False).encode()
 
 
 def merge(shapes: Iterable[StringShape]) -> tuple[StringShape, ...]:
