@@ -6,6 +6,7 @@ A schema names the same pattern many times, and so do the schemas of one service
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from structgen.errors import GrammarSyntaxError
@@ -14,6 +15,9 @@ from structgen.grammar.chardfa import CharDfa
 from structgen.grammar.memo import Memo
 
 _MAX_KEPT = 256
+# Where ECMA-262 may find what Python does not: its complements of smaller classes, white space, edges of words, and all
+# that is taken back. What it finds elsewhere Python finds too.
+_WIDER_IN_ECMA = re.compile(r"\\[DWSsbB]|\[\^[^\]]*\\[dwsp]|\(\?<?!|\(\?[a-z]*i|\\P")
 
 
 class Pattern(NamedTuple):
@@ -48,6 +52,8 @@ def _read(pattern: str) -> Pattern:
     except GrammarSyntaxError:
         # Python cannot read it (a property class, say), so nothing that is read by its rules can differ.
         return Pattern(found, found)
-    if other == found:
-        return Pattern(found, found)
-    return Pattern(found.intersection(other), found.union(other))
+    sure = found if other == found else found.intersection(other)
+    possible = found if other == found else found.union(other)
+    if _WIDER_IN_ECMA.search(pattern):
+        possible = possible.union(regex.to_chardfa(regex.parse(pattern, "ecma", either=True), mode="search"))
+    return Pattern(sure, sure if possible == sure else possible)

@@ -31,25 +31,28 @@ _LOOKS = {"?=": (False, False), "?!": (False, True), "?<=": (True, False), "?<!"
 _BLANKS = " \t\n\r\v\f"
 
 
-def parse(pattern: str, dialect: Dialect = "python", flags: int = 0) -> Node:
+def parse(pattern: str, dialect: Dialect = "python", flags: int = 0, *, either: bool = False) -> Node:
     """Return the syntax tree of a regular expression.
 
     Args:
         pattern: the expression.
         dialect: "python" or "ecma"; the head of this module tells them apart.
         flags: flags of `re` (A, I, M, S, U, X).
+        either: whether the ECMA dialect takes what either accepts for a place that must match, and what both accept
+            for one that must not.
 
     Raises:
         GrammarSyntaxError: the expression is malformed, or holds a construct that is refused; with its column.
     """
-    return _Parser(pattern, dialect, flags).parse()
+    return _Parser(pattern, dialect, flags, is_upper=either).parse()
 
 
 class _Parser(AtomReader):
     """One pass over a pattern, by recursive descent."""
 
-    def __init__(self, pattern: str, dialect: Dialect, flags: int) -> None:
+    def __init__(self, pattern: str, dialect: Dialect, flags: int, *, is_upper: bool) -> None:
         super().__init__(pattern, dialect, int(flags))
+        self.is_upper = is_upper
         self._names: set[str] = set()
         self._depth = 0
         unknown = re.RegexFlag(self.flags & ~int(_KNOWN_FLAGS))
