@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,11 @@ NUM_PARTS = 10
 class Checker:
     """Compares the masks of one grammar with what the recogniser finds."""
 
-    def __init__(self, grammar: Grammar, vocabulary: Vocabulary, tokens: stepper.Tokens) -> None:
+    def __init__(self, make: Callable[[], Grammar], vocabulary: Vocabulary, tokens: stepper.Tokens) -> None:
         self.vocabulary = vocabulary
         self.tokens = tokens
-        self.automaton: TokenAutomaton = compile_grammar(grammar, vocabulary, cache=None)
-        self.stepper = stepper.Stepper(grammar)
+        self.automaton: TokenAutomaton = compile_grammar(make(), vocabulary, cache=None)
+        self.stepper = stepper.Stepper(make())  # makes all rules; those of the automaton are made as it asks for them
         self.seen: set[int] = set()
 
     def check(self, state: sg.ParserState, here: int) -> np.ndarray:
@@ -144,7 +145,7 @@ def test_masks_are_byte_by_byte_acceptance(
     """At each position of each instance, valid or not, and along random walks: all of some thousand tokens."""
     vocabulary, tokens = medium
     case = json.loads(path.read_text())
-    checker = Checker(grammar_of(case["schema"], property_order=property_order), vocabulary, tokens)
+    checker = Checker(lambda: grammar_of(case["schema"], property_order=property_order), vocabulary, tokens)
     rng = random.Random(path.stem)
     ids = dict(tokens.spelled)
     for test in case["tests"]:
@@ -167,38 +168,36 @@ def test_the_recogniser_is_right(path: Path) -> None:
         assert stepper.accepts(one, text) == test["valid"] or path.stem == "key_order"
 
 
+@pytest.fixture(scope="module")
+def llama3() -> tuple[Any, Vocabulary, stepper.Tokens, np.ndarray]:
+    """Return the tokenizer of Llama 3, and what the checks need of its vocabulary."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(LLAMA3)
+    vocabulary = Vocabulary.from_tokenizer(tokenizer)
+    assert vocabulary.size == 128_256
+    return tokenizer, vocabulary, stepper.Tokens(vocabulary), first_bytes_of(vocabulary)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs the MaskBench sample in ../shared/bench")
 @pytest.mark.skipif(not LLAMA3.is_dir(), reason=f"needs the tokenizer of Llama 3 in {LLAMA3}")
-class TestRealSchemas:
-    """200 schemas of MaskBench, with the vocabulary of Llama 3."""
-
-    @pytest.fixture(scope="class")
-    def llama3(self) -> tuple[Any, Vocabulary, stepper.Tokens, np.ndarray]:
-        from transformers import AutoTokenizer
-
-        tokenizer = AutoTokenizer.from_pretrained(LLAMA3)
-        vocabulary = Vocabulary.from_tokenizer(tokenizer)
-        assert vocabulary.size == 128_256
-        return tokenizer, vocabulary, stepper.Tokens(vocabulary), first_bytes_of(vocabulary)
-
-    @pytest.mark.parametrize("part", range(NUM_PARTS))
-    def test_masks_are_byte_by_byte_acceptance(self, part: int, llama3: Any) -> None:
-        """At sampled positions of valid instances, and along a random walk: all 128,256 tokens."""
-        tokenizer, vocabulary, tokens, first_bytes = llama3
-        paths = random.Random(2026).sample(sorted(SHARED.glob("*.json")), NUM_REAL_SCHEMAS)
-        num_masks = 0
-        for path in paths[part::NUM_PARTS]:
-            case, rng = json.loads(path.read_text()), random.Random(path.stem)
-            try:
-                grammar = grammar_of(case["schema"])
-            except sg.StructgenError:
-                continue  # refused by name: no mask
-            checker = Checker(grammar, vocabulary, tokens)
-            for test in [test for test in case["tests"] if test["valid"]][:3]:
-                token_ids = tokenizer.encode(written(test["data"]), add_special_tokens=False)
-                checker.along(token_ids, set(rng.sample(range(len(token_ids) + 1), min(4, len(token_ids) + 1))))
-            checker.walk(rng, first_bytes, num_tokens=24, every=4)
-            num_masks += len(checker.seen)
-        assert num_masks > 100
+@pytest.mark.parametrize("part", range(NUM_PARTS))
+def test_masks_of_real_schemas_are_byte_by_byte_acceptance(part: int, llama3: Any) -> None:
+    """At sampled positions of valid instances of MaskBench, and along a random walk: all 128,256 tokens of Llama 3."""
+    tokenizer, vocabulary, tokens, first_bytes = llama3
+    paths = random.Random(2026).sample(sorted(SHARED.glob("*.json")), NUM_REAL_SCHEMAS)
+    num_masks = 0
+    for path in paths[part::NUM_PARTS]:
+        case, rng = json.loads(path.read_text()), random.Random(path.stem)
+        try:
+            checker = Checker(lambda schema=case["schema"]: grammar_of(schema), vocabulary, tokens)
+        except sg.StructgenError:
+            continue  # refused by name: no mask
+        for test in [test for test in case["tests"] if test["valid"]][:3]:
+            token_ids = tokenizer.encode(written(test["data"]), add_special_tokens=False)
+            checker.along(token_ids, set(rng.sample(range(len(token_ids) + 1), min(4, len(token_ids) + 1))))
+        checker.walk(rng, first_bytes, num_tokens=24, every=4)
+        num_masks += len(checker.seen)
+    assert num_masks > 100
