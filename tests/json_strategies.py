@@ -116,6 +116,20 @@ small_objects = st.fixed_dictionaries(
         "dependentRequired": st.just({"a": ["b"]}),
     },
 )
+few_leaves = st.sampled_from([{"type": "integer"}, {"const": 1}, {"enum": ["a", 1]}, {"minimum": 2}, {"enum": [1, 2]}])
+small_arrays = st.fixed_dictionaries(
+    {},
+    optional={
+        "items": few_leaves,
+        "prefixItems": st.lists(few_leaves, min_size=1, max_size=2),
+        "minItems": st.integers(1, 2),
+        "maxItems": st.integers(0, 2),
+        "contains": few_leaves,
+        "minContains": st.integers(0, 2),
+        "maxContains": st.integers(0, 1),
+        "uniqueItems": st.just(True),
+    },
+)
 small_numbers = _any_of(
     {
         "type": st.sampled_from(["integer", "number"]),
@@ -141,5 +155,7 @@ def _combinations(part: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 object_combinations = _combinations(small_objects)
+array_combinations = _combinations(small_arrays)
 number_combinations = _combinations(small_numbers)
+array_values = st.lists(st.sampled_from([1, 1, 2, "a", None]), max_size=3)
 object_values = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.sampled_from([1, 2, "a", None]), max_size=3)

@@ -6,8 +6,10 @@ keeps the last of equal keys, so nothing that follows can take the value back. S
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from structgen.errors import LimitError
 from structgen.grammar import ir
@@ -132,19 +134,16 @@ def any_order(rules: Rules, plan: Plan) -> ir.Expr | None:
     something. The others may then be written again, as undeclared ones may: a reader keeps the last of equal keys, and
     each of them is as the schema says.
     """
-    if plan.others and plan.is_counted:
+    if plan.others and plan.low > plan.num_required:
         plan = _with_one_more(plan)
-    if plan.witnessed:
-        raise InexactError(
-            "additionalProperties",
-            "cannot be negated in any order: an undeclared key with a certain value has to come last; declare the key, "
-            "or use the declared order",
-        )
     members = list(plan.members)
     if len(members) > MAX_ANY_ORDER:
         members = [member for member in members if member.is_required or len(member.pairs) > 1]
         if len(members) > MAX_ANY_ORDER or plan.is_counted:
             return None
+    num_counts = 1 if plan.high is None or not plan.others else plan.high + 1
+    if len(plan.witnessed) > 1 or (num_counts << (len(members) + plan.num_needs)) > _MAX_COUNTED:
+        return None
     told_apart = {id(member) for member in members}
     repeatable = [member.pairs[0] for member in plan.members if id(member) not in told_apart]
     return choose(_AnyOrder(rules, plan, members, repeatable).objects())
@@ -158,8 +157,6 @@ def free_order(rules: Rules, plan: Plan, free: list[Member]) -> tuple[list[ir.Ex
 
 def _with_one_more(plan: Plan) -> Plan:
     """Return the plan with its least count as a need: one key more than the required ones, which differs from them."""
-    if plan.high is not None:
-        raise InexactError("maxProperties", "cannot be counted in any order beside open keys; use the declared order")
     if plan.low > plan.num_required + 1:
         raise _equal_keys()
     more = frozenset({plan.num_needs})
@@ -175,6 +172,25 @@ def _with_one_more(plan: Plan) -> Plan:
     )
 
 
+class _Written(NamedTuple):
+    """What has to be known of the keys of an object that were written.
+
+    Attributes:
+        used: the members among them, by number.
+        missing: the needs still to be met.
+        locked: the need that was met by the value of an undeclared key, so that no key of its kind may follow.
+        num_keys: how many there are, where a greatest number may be passed.
+    """
+
+    used: Met
+    missing: Met
+    locked: int | None = None
+    num_keys: int = 0
+
+
+_Way = tuple[ir.Expr, _Written]
+
+
 class _AnyOrder:
     """The objects of one plan by the keys written that are told apart, and the needs still to be met."""
 
@@ -183,40 +199,53 @@ class _AnyOrder:
         self._plan = plan
         self._members = members
         self._required = frozenset(i for i, member in enumerate(members) if member.is_required)
-        self._high = len(members) if plan.high is None else plan.high
-        self._repeatable = repeatable + [(other.pair, other.met) for other in plan.others]
-        self._made: dict[tuple[Met, Met], ir.Expr] = {}
+        self._repeatable = repeatable
+        self._start = _Written(frozenset(), frozenset(range(plan.num_needs)))
+        self._made: dict[_Written, ir.Expr] = {}
 
     def objects(self) -> list[ir.Expr]:
         """Return all of them, as ways to begin one."""
-        start = frozenset[int](), frozenset(range(self._plan.num_needs))
-        options = [self._plan.nothing] if self._may_end(*start) else []
-        ways = [*self._loops(*start), *self._ways(*start)]
-        return options + [self._plan.opened(pair, self._after(*then)) for pair, *then in ways]
+        options = [self._plan.nothing] if self._may_end(self._start) else []
+        return options + [self._plan.opened(pair, self._after(then)) for pair, then in self._ways(self._start)]
 
     def after_others(self) -> ir.Expr:
         """Return what follows where other keys of the object, which are not told apart here, come first."""
-        return self._after(frozenset(), frozenset(range(self._plan.num_needs)))
+        return self._after(self._start)
 
-    def _may_end(self, used: Met, missing: Met) -> bool:
-        return self._required <= used and len(used) >= self._plan.low and not missing
+    def _may_end(self, here: _Written) -> bool:
+        return self._required <= here.used and len(here.used) >= self._plan.low and not here.missing
 
-    def _loops(self, used: Met, missing: Met) -> list[tuple[ir.Expr, Met, Met]]:
-        return [(pair, used, missing) for pair, met in self._repeatable if not met & missing]
+    def _ways(self, here: _Written) -> Iterator[_Way]:
+        """Yield the keys that may follow, with their values, and what is known then."""
+        high = self._plan.high
+        if high is not None and here.num_keys >= high:
+            return
+        here = here._replace(num_keys=0 if high is None else here.num_keys + 1)
+        fresh = [(i, pair) for i, member in enumerate(self._members) if i not in here.used for pair in member.pairs]
+        for i, (pair, met) in fresh:
+            yield pair, here._replace(used=here.used | {i}, missing=here.missing - met)
+        for pair, met in self._repeatable:
+            yield pair, here._replace(missing=here.missing - met)
+        yield from self._others(here)
 
-    def _ways(self, used: Met, missing: Met) -> list[tuple[ir.Expr, Met, Met]]:
-        fresh = [i for i in range(len(self._members)) if i not in used and len(used) < self._high]
-        found = [(pair, used | {i}, missing - met) for i in fresh for pair, met in self._members[i].pairs]
-        return found + [(pair, used, missing - met) for pair, met in self._repeatable if met & missing]
+    def _others(self, here: _Written) -> Iterator[_Way]:
+        for other in self._plan.others:
+            if here.locked is None or here.locked not in other.inside:
+                missing = here.missing - other.met
+                yield other.pair, here._replace(missing=missing)
+                for need, pair in other.witnesses:
+                    if need in here.missing:
+                        yield pair, here._replace(missing=missing - {need}, locked=need)
 
-    def _body(self, used: Met, missing: Met) -> ir.Expr:
+    def _body(self, here: _Written) -> ir.Expr:
         plan = self._plan
-        loops = [plan.after_comma(pair) for pair, *_ in self._loops(used, missing)]
-        options = [plan.closing] if self._may_end(used, missing) else []
-        options += [plan.after_comma(pair, self._after(*then)) for pair, *then in self._ways(used, missing)]
+        ways = list(self._ways(here))
+        loops = [plan.after_comma(pair) for pair, then in ways if then == here]
+        options = [plan.closing] if self._may_end(here) else []
+        options += [plan.after_comma(pair, self._after(then)) for pair, then in ways if then != here]
         return join(ir.Repeat(choose(loops), 0, None), choose(options)) if loops else choose(options)
 
-    def _after(self, used: Met, missing: Met) -> ir.Expr:
-        if (used, missing) not in self._made:
-            self._made[used, missing] = self._rules.rule(partial(self._body, used, missing))
-        return self._made[used, missing]
+    def _after(self, here: _Written) -> ir.Expr:
+        if here not in self._made:
+            self._made[here] = self._rules.rule(partial(self._body, here))
+        return self._made[here]

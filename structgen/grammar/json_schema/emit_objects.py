@@ -42,7 +42,7 @@ def outline_object(shape: ObjectShape) -> Outline | None:
 def object_rule(rules: Rules, shape: ObjectShape, layout: Layout) -> ir.Expr:
     """Return the expression for the objects of a shape."""
     plan = make_plan(rules, shape, layout)
-    if rules.any_order and (plan.witnessed or (plan.members and (len(plan.members) > 1 or plan.others))):
+    if rules.any_order and plan.members and (len(plan.members) > 1 or plan.others):
         found = any_order(rules, plan)
         if found is not None:
             return found

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from json_cases import check, table
 from json_oracle import render, sample
-from json_strategies import number_combinations, object_combinations, object_values, schemas, values
+from json_strategies import (
+    array_combinations,
+    array_values,
+    number_combinations,
+    object_combinations,
+    object_values,
+    schemas,
+    values,
+)
 from oracle.recognise import accepts
 from structgen.errors import LimitError, UnsatisfiableError, UnsupportedSchemaError
 from structgen.grammar import ir
@@ -20,7 +28,8 @@ from structgen.grammar.json_schema import lower_schema
 
 INTEGER = {"type": "integer"}
 STRING = {"type": "string"}
-ANYTHING = st.one_of(schemas, object_combinations, number_combinations)
+CANDIDATES = st.lists(st.one_of(values, object_values, array_values), min_size=3, max_size=8)
+ANYTHING = st.one_of(schemas, object_combinations, array_combinations, number_combinations)
 
 
 def _grammar(schema: Any) -> ir.Grammar | None:
@@ -50,7 +59,7 @@ def test_a_schema_and_its_complement_share_nothing(schema: Any, rng: random.Rand
 
 
 @settings(max_examples=80)
-@given(ANYTHING, ANYTHING, st.lists(st.one_of(values, object_values), min_size=3, max_size=8))
+@given(ANYTHING, ANYTHING, CANDIDATES)
 def test_intersection_and_union_commute(first: Any, second: Any, candidates: list[Any]) -> None:
     """The order of branches changes no verdict, and both operations are those on verdicts."""
     one, two = _grammar(first), _grammar(second)
@@ -62,7 +71,7 @@ def test_intersection_and_union_commute(first: Any, second: Any, candidates: lis
 
 
 @settings(max_examples=80)
-@given(ANYTHING, st.lists(st.one_of(values, object_values), min_size=3, max_size=8))
+@given(ANYTHING, CANDIDATES)
 def test_a_double_complement_is_the_schema(schema: Any, candidates: list[Any]) -> None:
     """Each canonical text is in exactly one of a schema and its complement, and in the complement of that again."""
     same, other, again = _grammar(schema), _grammar({"not": schema}), _grammar({"not": {"not": schema}})

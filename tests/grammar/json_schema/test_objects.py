@@ -203,6 +203,24 @@ def test_objects(schema: Any, words: list[str], others: list[str]) -> None:
         ['{"z": 1, "a": 2, "y": 3}'],
         ['{"z": 1, "a": ""}'],
     ),
+    (
+        "at most so many",
+        {"type": "object", "properties": AB, "required": ["a"], "maxProperties": 2},
+        ['{"z": 1, "a": 2}', '{"b": "", "a": 2}', '{"a": 2, "z": 1}', '{"a": 2}'],
+        ["{}", '{"z": 1, "y": 2, "a": 3}', '{"z": 1, "y": 2}', '{"b": "", "a": 2, "z": 1}'],
+    ),
+    (
+        "one more than is required, at most so many",
+        {"type": "object", "properties": AB, "required": ["a"], "minProperties": 2, "maxProperties": 2},
+        ['{"z": 1, "a": 2}', '{"b": "", "a": 2}'],
+        ['{"a": 2}', '{"z": 1, "y": 2, "a": 3}'],
+    ),
+    (
+        "a value under some undeclared key, last of its kind",
+        {"type": "object", "properties": {"a": INTEGER, "b": {}}, "not": {"additionalProperties": INTEGER}},
+        ['{"z": "", "b": 1, "a": 2}', '{"b": 1, "y": 1, "z": ""}', '{"a": 1, "b": ""}'],
+        ['{"a": 1, "z": 1}', "{}", '~{"z": "", "y": 1}'],
+    ),
 )
 def test_any_order(schema: Any, words: list[str], others: list[str]) -> None:
     """With property_order="any" the order is free and nothing else changes."""
