@@ -50,6 +50,7 @@ class Free:
     is_accepting = False
     tokens_to_end_bound = 0
     description = "free"
+    key = 0
 
     def __init__(self, vocabulary: sg.Vocabulary) -> None:
         """Make the mask once."""
@@ -69,8 +70,15 @@ class Free:
         """Say that there is no free text."""
         return None
 
+    def forced_tokens(self) -> list[int]:
+        """Force nothing."""
+        return []
+
     def advance(self, token_id: int) -> None:
         """Take anything."""
+
+    def rollback(self, num_tokens: int) -> None:
+        """Stay."""
 
 
 def token_times(model: sg.Model, state: Any, prompt: tuple[int, ...], sampling: sg.Sampling, limit: int) -> list[float]:

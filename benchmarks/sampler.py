@@ -13,7 +13,7 @@ from __future__ import annotations
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ import torch
 from structgen.config import Sampling
 from structgen.decode.loop import Decoding, Request
 from structgen.decode.sampler import Sampler, Step
+from structgen.decode.target import Tokens
 from structgen.vocabulary import Vocabulary
 
 SIZES = (49_152, 128_256)
@@ -81,6 +82,7 @@ class FreeState:
     tokens_to_end_bound = 0
     is_accepting = True
     description = "free text"
+    key = 0
 
     def __init__(self, size: int) -> None:
         """Allow all ids but the last, which is the stop token."""
@@ -100,7 +102,14 @@ class FreeState:
         """Return the same: all is free text."""
         return self._mask
 
+    def forced_tokens(self) -> list[int]:
+        """Force nothing."""
+        return []
+
     def advance(self, token_id: int) -> None:
+        """Stay."""
+
+    def rollback(self, num_tokens: int) -> None:
         """Stay."""
 
 
@@ -115,13 +124,13 @@ class FreeModel:
         self.logits_width = size
         self._row = torch.randn(1, size, generator=torch.Generator().manual_seed(0)) * SPREAD
 
-    def prefill(self, token_ids: Sequence[int]) -> torch.Tensor:
-        """Return the row."""
-        return self._row[0]
-
-    def forward(self, token_ids: Sequence[int]) -> torch.Tensor:
+    def extend(self, tokens: Tokens) -> torch.Tensor:
         """Return the row."""
         return self._row
+
+    def head(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return the same."""
+        return hidden
 
     def crop(self, num_tokens: int) -> None:
         """Keep nothing."""

@@ -104,4 +104,12 @@ def reference() -> str:
     """Return all entries, in alphabetical order."""
     import structgen as sg
 
-    return "\n".join(entry(name, getattr(sg, name)) for name in sg.__all__).rstrip()
+    entries = []
+    for name in sg.__all__:
+        value = getattr(sg, name)
+        entries.append(entry(name, value))
+        if inspect.ismodule(value):
+            entries += [
+                entry(f"{name}.{inner}", getattr(value, inner)) for inner in value.__all__ if inner != "Proposal"
+            ]
+    return "\n".join(entries).rstrip()

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from structgen.api import Model, check, compile, load
     from structgen.config import Limits, PenaltyScope, Policy, Sampling, Speculation, Whitespace
     from structgen.declarations import Choice, JsonSchema, Lark, Regex
+    from structgen.decode import drafters
     from structgen.decode.prompt import Raw
     from structgen.decode.speculation_model import speedup
     from structgen.errors import (
@@ -99,6 +100,7 @@ __all__ = [
     "Whitespace",
     "check",
     "compile",
+    "drafters",
     "load",
     "replay",
     "speedup",
@@ -133,6 +135,10 @@ def __getattr__(name: str) -> object:
     """Import the module that a public name lives in."""
     if name not in __all__:
         raise AttributeError(f"module 'structgen' has no attribute {name!r}")
+    if name == "drafters":
+        # The one name that is a module.
+        globals()[name] = importlib.import_module("structgen.decode.drafters")
+        return globals()[name]
     # What has no home of its own is an error class.
     value: object = getattr(importlib.import_module(f"structgen.{_HOME.get(name, 'errors')}"), name)
     globals()[name] = value

@@ -67,6 +67,7 @@ class RunOptions(TypedDict, total=False):
     speculation: Speculation | None
     route: str | None
     deterministic: bool
+    scope: str | None
 
 
 class CallOptions(RunOptions, TypeOptions, total=False):
@@ -105,10 +106,12 @@ class CallSettings:
             the context leaves after the prompt bounds it further.
         stop: strings that end free text (`str`); the text ends before the first of them.
         seed: makes the call repeatable; None draws one, which the report records.
-        speculation: None or Speculation.off(): there are no drafters yet.
+        speculation: who drafts ahead, and how far; None is Speculation(). The text is the same without it.
         route: the label that `Model.metrics` counts the call under; None is the name of the output type.
         deterministic: whether nothing but prompt, options and seed may have a say in the text. It holds without this
             option too as long as every request runs alone, as it does now.
+        scope: a label for what drafters may remember from call to call: calls share it only with calls of the same
+            label, and of the same Generator. None is the label of calls without one.
     """
 
     sampling: Sampling | None = None
@@ -118,6 +121,7 @@ class CallSettings:
     speculation: Speculation | None = None
     route: str | None = None
     deterministic: bool = False
+    scope: str | None = None
 
     def __post_init__(self) -> None:
         """Check each option."""
@@ -127,6 +131,7 @@ class CallSettings:
         check_seed(self.seed)
         check_kind("speculation", self.speculation, Speculation, write="sg.Speculation.off()")
         check_kind("route", self.route, str)
+        check_kind("scope", self.scope, str)
         check_flag("deterministic", self.deterministic)
         object.__setattr__(self, "stop", _checked_stop(self.stop))
 

@@ -12,16 +12,19 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import EnumType, StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
 
+from structgen.drafter import Drafter
 from structgen.errors import OptionError, shown
 
 OptionsT = TypeVar("OptionsT")
+
+DraftMode: TypeAlias = Literal["coupled", "exact_ratio"]
 
 # The options of a call that hold options of their own, and what each of these is written as in the call.
 _HELD: dict[str, str] = {}
@@ -182,26 +185,35 @@ class Sampling:
 @_options("speculation")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Speculation:
-    """How far to draft ahead of the target model.
+    """How tokens are drafted ahead of the target model, which then verifies several in one pass.
+
+    The texts are those of plain decoding, whoever drafts and however far: with mode "exact_ratio" the same in law, else
+    the same for the same seed.
 
     Attributes:
-        max_draft_tokens: draft length; 0, plain decoding, is what there is so far.
+        drafters: who drafts, in the order in which they are asked (see `structgen.drafters`); None is ForcedRun,
+            StateTable and PromptLookup, which need no model.
+        max_draft_tokens: most tokens of one draft; 0 is plain decoding.
+        mode: how drafts of a model are drawn and accepted. "coupled": with the noise of the text, so that the text
+            hangs on the seed alone; "exact_ratio": with noise of their own and block verification, which accepts
+            somewhat more.
     """
 
-    max_draft_tokens: int
+    drafters: Sequence[Drafter] | None = None
+    max_draft_tokens: int = 8
+    mode: DraftMode = "coupled"
 
     def __post_init__(self) -> None:
-        """Refuse what does nothing yet."""
+        """Check each field, and freeze the drafters."""
         check_count("max_draft_tokens", self.max_draft_tokens, minimum=0)
-        if self.max_draft_tokens != 0:
-            raise OptionError(
-                f"max_draft_tokens={shown(self.max_draft_tokens)}: there are no drafters yet, use Speculation.off()"
-            )
+        check_name("mode", self.mode, get_args(DraftMode))
+        if self.drafters is not None:
+            object.__setattr__(self, "drafters", _checked_drafters(self.drafters))
 
     @classmethod
     def off(cls) -> Speculation:
         """Return plain decoding: one pass of the target model per token."""
-        return cls(max_draft_tokens=0)
+        return cls(drafters=(), max_draft_tokens=0)
 
 
 @_options("limits")
@@ -248,6 +260,25 @@ class Policy:
         """Check that the bounds leave something to write."""
         check_count("max_whitespace", self.max_whitespace, minimum=0)
         check_count("max_digits", self.max_digits)
+
+
+def _checked_drafters(drafters: Sequence[Drafter]) -> tuple[Drafter, ...]:
+    """Return the drafters as a tuple, each under a name of its own."""
+    write = "write drafters=[sg.drafters.ForcedRun(), sg.drafters.StateTable()]"
+    if not isinstance(drafters, list | tuple):
+        raise OptionError(f"drafters must be a list, not {shown_kind(drafters)}: {write}")
+    for drafter in drafters:
+        if isinstance(drafter, type) or not isinstance(drafter, Drafter):
+            raise OptionError(f"drafters holds {shown_kind(drafter)}, which is no drafter: {write}")
+        if not isinstance(drafter.name, str):
+            raise OptionError(f"the name of a drafter must be a string, not {shown(drafter.name)}")
+        if type(drafter).__hash__ is None:
+            raise OptionError(f"the drafter {shown_kind(drafter)} has no hash; make it a frozen dataclass")
+    names = [drafter.name for drafter in drafters]
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise OptionError(f"two drafters are called {shown(repeated)}; leave one of them out")
+    return tuple(drafters)
 
 
 def _checked_bias(bias: Mapping[int, float]) -> Mapping[int, float]:

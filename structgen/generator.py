@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar, Unpack
 
 from structgen.call_options import CallSettings, RunOptions, TypeSettings, settings_of, takes
-from structgen.config import Sampling
+from structgen.config import Sampling, Speculation
+from structgen.drafter import DraftMemories
 from structgen.errors import OptionError
 from structgen.partial import Partial
 from structgen.replay_record import ReplayRecord
@@ -22,6 +23,7 @@ from structgen.report import Result
 
 if TYPE_CHECKING:
     from structgen.config import Limits
+    from structgen.decode.drafting import SpeculationSetup
     from structgen.decode.exact_choice import ExactChoice
     from structgen.decode.loop import Decoding, Request
     from structgen.decode.prompt import Prompt
@@ -85,6 +87,7 @@ class Generator(Generic[T]):
         # Held for what one call leaves for the next, never while anything is computed.
         self._lock = threading.Lock()
         self._num_kept_rows = 0
+        self._draft_memories = DraftMemories()
 
     def __repr__(self) -> str:
         """Show the output type and the model."""
@@ -184,17 +187,34 @@ class Generator(Generic[T]):
             stop=tuple(settings.stop),
         )
         route = self._declaration.name if settings.route is None else settings.route
-        return _Call(request, self._decoding(request), route, compile_cache, settings.deterministic)
+        return _Call(request, self._decoding(request, settings), route, compile_cache, settings.deterministic)
 
-    def _decoding(self, request: Request) -> Decoding | ExactChoice:
+    def _decoding(self, request: Request, settings: CallSettings) -> Decoding | ExactChoice:
         """Return the way to the text: token by token, or among whole answers."""
         from structgen.decode.exact_choice import ExactChoice
         from structgen.decode.loop import Decoding
 
         target, vocabulary = self._runtime.new_target(), self._runtime.vocabulary
         if self._answers is None:
-            return Decoding(target, self._automaton.start(), vocabulary, request)
+            return Decoding(target, self._automaton.start(), vocabulary, request, self._speculation(settings))
         return ExactChoice(target, vocabulary, self._answers, request)
+
+    def _speculation(self, settings: CallSettings) -> SpeculationSetup:
+        """Return who drafts for a call."""
+        from structgen.decode.control import FixedControl
+        from structgen.decode.drafters import ForcedRun, PromptLookup, StateTable
+        from structgen.decode.drafting import SpeculationSetup
+
+        speculation = Speculation() if settings.speculation is None else settings.speculation
+        drafters = speculation.drafters
+        if drafters is None:
+            drafters = (ForcedRun(), StateTable(), PromptLookup())
+        return SpeculationSetup(
+            drafters=drafters,
+            control=FixedControl(speculation.max_draft_tokens),
+            memory=self._draft_memories.of(settings.scope),
+            mode=speculation.mode,
+        )
 
     @functools.cached_property
     def _answers(self) -> Mapping[str, tuple[int, ...]] | None:

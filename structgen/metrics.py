@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 from structgen.report import Report
 
@@ -24,10 +24,13 @@ class RouteMetrics:
         ttft_s: seconds up to the first drawn token, summed.
         prefill_s: seconds in passes over prompts.
         verify_s: seconds in the passes after them.
+        draft_s: seconds spent on drafting.
         mask_s: seconds for masks and moving the state.
         sample_s: seconds for drawing.
         legal_mass_lost: -log(legal mass), in nats, summed over the calls that could measure it.
         num_unmeasured: calls whose legal_mass_lost was not a number.
+        drafted: tokens that were drafted, by name of the drafter.
+        accepted: those of them that became part of a text.
     """
 
     num_requests: int = 0
@@ -39,19 +42,28 @@ class RouteMetrics:
     ttft_s: float = 0.0
     prefill_s: float = 0.0
     verify_s: float = 0.0
+    draft_s: float = 0.0
     mask_s: float = 0.0
     sample_s: float = 0.0
     legal_mass_lost: float = 0.0
     num_unmeasured: int = 0
+    drafted: Mapping[str, int] = field(default_factory=dict)
+    accepted: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def tokens_per_target_pass(self) -> float:
         """Tokens of the texts per forward pass, 0 if there was no pass."""
         return self.num_tokens / self.num_target_passes if self.num_target_passes else 0.0
 
+    @property
+    def acceptance_rate(self) -> float:
+        """Share of the drafted tokens that were accepted, 0 if none was drafted."""
+        num_drafted = sum(self.drafted.values())
+        return sum(self.accepted.values()) / num_drafted if num_drafted else 0.0
 
-_COUNTED = ("num_requests", "num_truncated", "num_unmeasured", "legal_mass_lost")
-_SUMMED = tuple(field.name for field in fields(RouteMetrics) if field.name not in _COUNTED)
+
+_COUNTED = ("num_requests", "num_truncated", "num_unmeasured", "legal_mass_lost", "drafted", "accepted")
+_SUMMED = tuple(one.name for one in fields(RouteMetrics) if one.name not in _COUNTED)
 
 
 class Metrics:
@@ -75,6 +87,8 @@ class Metrics:
                 num_truncated=known.num_truncated + report.truncated,
                 num_unmeasured=known.num_unmeasured + (not is_measured),
                 legal_mass_lost=known.legal_mass_lost + (report.legal_mass_lost if is_measured else 0.0),
+                drafted=_sum(known.drafted, report.drafted),
+                accepted=_sum(known.accepted, report.accepted),
                 **sums,
             )
 
@@ -82,3 +96,8 @@ class Metrics:
         """Return the sums as they are now."""
         with self._lock:
             return dict(self._routes)
+
+
+def _sum(known: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    """Return two counts by name as one."""
+    return {name: known.get(name, 0) + more.get(name, 0) for name in {**known, **more}}

@@ -1,6 +1,6 @@
 """What a call returns beside the value: counts, times, the law that was sampled, and a record of the run.
 
-Only what is measured is here; draft counts and figures per schema field come with what measures them.
+Only what is measured is here; figures per schema field come with what measures them.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class Report:
         total_s: seconds from the start to the end of decoding.
         prefill_s: seconds in the pass over the prompt.
         verify_s: seconds in the passes after it.
+        draft_s: seconds spent on drafting.
         mask_s: seconds spent on making masks and moving the state.
         sample_s: seconds spent on masking, truncating and drawing.
         legal_mass_lost: sum over the measured steps of -log(legal mass), in nats, where the legal mass of a step is the
@@ -37,6 +38,8 @@ class Report:
         num_measured_steps: steps behind these two. Where the end was the only choice no pass is made, nothing measured.
         truncated: whether the budget cut anything: a step's legal tokens, or a text that could have gone on.
         stopped_by: the stop string that ended the text, None if none did.
+        drafted: tokens that were drafted and read by the target model, by name of the drafter.
+        accepted: those of them that became part of the text.
         record: what is needed to run it again.
     """
 
@@ -50,6 +53,7 @@ class Report:
     total_s: float
     prefill_s: float
     verify_s: float
+    draft_s: float
     mask_s: float
     sample_s: float
     legal_mass_lost: float
@@ -57,6 +61,8 @@ class Report:
     num_measured_steps: int
     truncated: bool
     stopped_by: str | None
+    drafted: dict[str, int]
+    accepted: dict[str, int]
     record: ReplayRecord
 
     def __repr__(self) -> str:
@@ -72,6 +78,17 @@ class Report:
     def tokens_per_target_pass(self) -> float:
         """Tokens of the text per forward pass, 0 if there was no pass."""
         return self.num_tokens / self.num_target_passes if self.num_target_passes else 0.0
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Share of the drafted tokens that were accepted, 0 if none was drafted."""
+        num_drafted = sum(self.drafted.values())
+        return sum(self.accepted.values()) / num_drafted if num_drafted else 0.0
+
+    @property
+    def forced_tokens(self) -> int:
+        """Tokens of the text that the output type alone had foreseen: those of ForcedRun that were accepted."""
+        return self.accepted.get("ForcedRun", 0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

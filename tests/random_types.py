@@ -9,7 +9,6 @@ import ipaddress
 import pathlib
 import random
 import uuid
-from collections.abc import Sequence
 from decimal import Decimal
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Optional, Union
@@ -22,6 +21,7 @@ from typing_extensions import TypedDict
 import zoo_types as z
 from structgen.config import Limits
 from structgen.decode.loop import Decoding, Request
+from structgen.decode.target import Tokens
 from structgen.grammar.build import build_automaton
 from structgen.grammar.ir import Grammar
 from structgen.grammar.scan import VocabularyScans
@@ -168,19 +168,20 @@ class RandomModel:
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
 
-    def prefill(self, token_ids: Sequence[int]) -> torch.Tensor:
-        return self.forward([0])[0]
+    def extend(self, tokens: Tokens) -> torch.Tensor:
+        noise = self._rng.normal(scale=1.5, size=(len(tokens.token_ids), len(TOKENS)))
+        return torch.from_numpy(noise + liking())
 
-    def forward(self, token_ids: Sequence[int]) -> torch.Tensor:
-        noise = self._rng.normal(scale=1.5, size=(len(token_ids), len(TOKENS)))
-        return torch.from_numpy(noise + _liking())
+    def head(self, hidden: torch.Tensor) -> torch.Tensor:
+        return hidden
 
     def crop(self, num_tokens: int) -> None:
-        raise NotImplementedError("nothing is drafted here")
+        assert num_tokens == 0, "nothing is drafted here"
 
 
 @cache
-def _liking() -> np.ndarray:
+def liking() -> np.ndarray:
+    """Return what is added to logits so that texts end: what closes is liked, bytes of no ASCII are not."""
     liked = np.zeros(len(TOKENS))
     for token_id, token in enumerate(TOKENS):
         liked[token_id] += 2 * token.startswith((b'"', b"}", b"]")) - 1.5 * token.startswith(tuple(TOKENS[128:256]))

@@ -7,6 +7,7 @@ import math
 
 import pytest
 
+import structgen as sg
 from structgen.config import Limits, PenaltyScope, Policy, Sampling, Speculation, Whitespace, unknown_option
 from structgen.errors import OptionError
 
@@ -101,11 +102,51 @@ def test_has_penalties() -> None:
     assert Sampling(frequency_penalty=0.5).has_penalties
 
 
-def test_speculation_is_only_off_so_far() -> None:
-    """off() is there, and a draft length that would do nothing is refused."""
-    assert Speculation.off().max_draft_tokens == 0
-    with pytest.raises(OptionError, match=r"use Speculation\.off\(\)"):
-        Speculation(max_draft_tokens=8)
+def test_speculation_takes_other_values() -> None:
+    """Each field can be set, and what is made is hashable; off() drafts nothing."""
+    drafters = [sg.drafters.ForcedRun(), sg.drafters.StateTable(max_states=9), sg.drafters.PromptLookup(min_match=3)]
+    made = Speculation(drafters=drafters, max_draft_tokens=3, mode="exact_ratio")
+    assert made.drafters == tuple(drafters)
+    assert hash(made) == hash(Speculation(drafters=tuple(drafters), max_draft_tokens=3, mode="exact_ratio"))
+    assert (Speculation.off().drafters, Speculation.off().max_draft_tokens) == ((), 0)
+
+
+class Unhashable:
+    """A drafter of a user that is a plain dataclass, so to speak."""
+
+    __hash__ = None  # type: ignore[assignment]
+    name = "mine"
+
+    def start(self, request: object) -> object:
+        return request
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Speculation(max_draft_tokens=-1), "max_draft_tokens must be at least 0"),
+        (lambda: Speculation(mode="ratio"), r"'ratio' is no mode: use 'coupled' or 'exact_ratio'"),
+        (
+            lambda: Speculation(drafters=sg.drafters.ForcedRun()),
+            "drafters must be a list, not ForcedRun",
+        ),
+        (lambda: Speculation(drafters=[sg.drafters.ForcedRun]), "holds the class ForcedRun, which is no drafter"),
+        (lambda: Speculation(drafters=["forced"]), "holds str, which is no drafter: write drafters="),
+        (
+            lambda: Speculation(drafters=[Unhashable()]),
+            "Unhashable has no hash; make it a frozen dataclass",
+        ),
+        (lambda: Speculation(drafters=[sg.drafters.ForcedRun()] * 2), "two drafters are called 'ForcedRun'"),
+        (lambda: sg.drafters.StateTable(max_states=0), "max_states must be at least 1"),
+        (lambda: sg.drafters.PromptLookup(min_match=0), "min_match must be at least 1"),
+        (lambda: sg.drafters.PromptLookup(max_outputs=-1), "max_outputs must be at least 0"),
+    ],
+)
+def test_speculation_refuses(make: object, message: str) -> None:
+    """What is no drafter, and sizes that allow nothing, are told with what to write."""
+    assert callable(make)
+    with pytest.raises(OptionError, match=message):
+        make()
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,7 @@ RUN_OPTIONS: dict[str, Any] = {
     "speculation": None,
     "route": None,
     "deterministic": False,
+    "scope": None,
 }
 CALL_OPTIONS = RUN_OPTIONS | TYPE_OPTIONS
 STATE = sg.compile(bool, VOCABULARY).start
@@ -154,7 +155,7 @@ CALLS = (
         penalty_scope="everywhere",
         logit_bias={1: 1},
     ),
-    call(sg.Speculation, max_draft_tokens=0),
+    call(sg.Speculation, drafters=[sg.drafters.ForcedRun()], max_draft_tokens=0, mode="coupled"),
     call(sg.Whitespace, value="any"),
     call(sg.PenaltyScope, value="everywhere"),
     call(sg.CompileCache, directory=None, max_automata=1, max_disk_mb=1),

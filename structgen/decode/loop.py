@@ -1,4 +1,8 @@
-"""The engine loop: prefill, then mask, draw and advance per token until the text ends.
+"""The engine loop: prefill, then rounds of draft, one pass of the target, draws, and what they accept.
+
+Every token is drawn from the target at its own place, with the noise that belongs to seed, position and token, so a
+draft changes how many passes a text takes and nothing else. Where the drawn token is the drafted one the next place is
+drawn at too, from the same pass; else the rest of the draft is forgotten, in the state and in the KV cache.
 
 The budget is a promise. max_tokens counts the tokens of the text; the stop token is not counted, and is not part of the
 result. A budget below the state's finishing cost is refused before the prefill. From there on the state only offers
@@ -6,24 +10,28 @@ tokens after which what remains of the budget is enough to end, so the text is a
 away the sample is of the masked target given the budget, and the trace says so.
 
 Where the end is the only choice no pass is made for the stop token. A stop string ends the text before itself: its
-tokens are drawn and counted, and are not in the text. Left out: drafts, batches, prompts as text.
+tokens are drawn and counted, and are not in the text. Left out: who drafts (drafting.py), batches, prompts as text.
 """
 
 from __future__ import annotations
 
-import codecs
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 
 from structgen.config import Sampling, check_count
-from structgen.decode.sampler import PackedMask, Sampler, Step
+from structgen.decode.acceptance import descend
+from structgen.decode.draft import ROOT, Draft, Masks, Node
+from structgen.decode.drafting import Coins, Drafting, SpeculationSetup
+from structgen.decode.ratio import decide_by_ratio
+from structgen.decode.sampler import Draw, Sampler, Step
 from structgen.decode.state import DecodeState
-from structgen.decode.stop_strings import StopStrings
-from structgen.decode.target import Target
+from structgen.decode.target import Target, Tokens
+from structgen.decode.text import GrowingText
 from structgen.decode.trace import Trace
+from structgen.drafter import DraftRequest
 from structgen.errors import BudgetError, NoLegalTokenError, OptionError
 from structgen.vocabulary import Vocabulary
 
@@ -60,12 +68,17 @@ class Decoding:
 
     Attributes:
         token_ids: tokens of the text so far.
-        text: their text so far, without a character whose bytes are not all there, and without what may become a stop
-            string.
         trace: counts and times so far.
     """
 
-    def __init__(self, target: Target, state: DecodeState, vocabulary: Vocabulary, request: Request) -> None:
+    def __init__(
+        self,
+        target: Target,
+        state: DecodeState,
+        vocabulary: Vocabulary,
+        request: Request,
+        speculation: SpeculationSetup | None = None,
+    ) -> None:
         """Start before the first token.
 
         Args:
@@ -73,6 +86,7 @@ class Decoding:
             state: the start state; the loop moves it.
             vocabulary: that of the state.
             request: prompt, budget, seed and sampling.
+            speculation: who drafts; None is plain decoding.
 
         Raises:
             BudgetError: the budget is smaller than the state's finishing cost.
@@ -84,16 +98,25 @@ class Decoding:
         self._state = state
         self._vocabulary = vocabulary
         self._request = request
-        self._sampler = Sampler(request.sampling, seed=request.seed, vocabulary_size=vocabulary.size)
-        self._stop_ids = frozenset(vocabulary.stop_ids)
-        self._not_stop = _all_but(vocabulary.stop_ids, vocabulary.size)
-        # Strict: every grammar is of UTF-8 texts, so bytes that are none are a fault of ours, not to be papered over.
-        self._decoder = codecs.getincrementaldecoder("utf-8")("strict")
-        self._stop_strings = StopStrings(request.stop)
+        self._setup = SpeculationSetup.off() if speculation is None else speculation
+        self._masks = Masks(vocabulary)
+        self._text = GrowingText(request.stop)
         self._is_finished = False
+        self._draft: Draft
+        self._draft_s: Mapping[str, float] = {}
         self.token_ids: list[int] = []
-        self.text = ""
         self.trace = Trace(num_prompt_tokens=len(request.prompt_token_ids))
+        self._sampler = Sampler(request.sampling, seed=request.seed, vocabulary_size=vocabulary.size)
+        self._coins = Coins(request.seed, request.stream)
+        known = DraftRequest(
+            prompt_token_ids=request.prompt_token_ids, vocabulary=vocabulary, memory=self._setup.memory
+        )
+        self._drafting = Drafting(self._setup, known, self._sampler, self._coins)
+
+    @property
+    def text(self) -> str:
+        """The text so far, without a character whose bytes are not all there, and what may become a stop string."""
+        return self._text.text
 
     def run(self) -> None:
         """Decode to the end."""
@@ -101,7 +124,7 @@ class Decoding:
             pass
 
     def step(self) -> str | None:
-        """Decode one token.
+        """Decode one round: one token, or as many as were drafted and accepted and one more.
 
         Returns:
             What it adds to the text (may be empty), None once the text has ended.
@@ -111,82 +134,143 @@ class Decoding:
         """
         if self._is_finished:
             return None
-        mask = self._next_mask()
-        if mask is None:
-            self._finish()
+        num_tokens, shown = len(self.token_ids), len(self.text)
+        tokens = self.begin_round()
+        if tokens is not None:
+            clock = time.perf_counter()
+            self.end_round(self._target.extend(tokens), clock)
+        return self.text[shown:] if len(self.token_ids) > num_tokens else None
+
+    def begin_round(self) -> Tokens | None:
+        """Draft, and return what the target has to read next; None where the text has ended instead.
+
+        Raises:
+            NoLegalTokenError: no token is legal, and the text may not end.
+        """
+        if self._is_finished:
             return None
-        logits = self._next_logits()
-        clock = time.perf_counter()
-        step = Step(
-            mask=mask,
-            free_text_mask=self._state.free_text_mask() if self._request.sampling.has_penalties else None,
-            position=len(self._request.prompt_token_ids) + len(self.token_ids),
-            stream=self._request.stream,
-            describe=lambda: self._state.description,
+        self._draft = draft = Draft(
+            self._state,
+            self._masks,
+            num_before=len(self.token_ids),
+            budget=self._request.max_tokens - len(self.token_ids),
+            asks_free_text=self._sampler.has_penalties,
         )
-        draw = self._sampler.draw(logits, step)
-        self.trace.add_draw(time.perf_counter() - clock, draw.legal_mass_lost)
-        if draw.token_id in self._stop_ids:
+        if self._ends_at(draft, ROOT):
+            self.trace.mask_s += draft.mask_s
             self._finish()
             return None
-        self._sampler.count(draw.token_id, step.free_text_mask)
-        return self._take(draw.token_id)
-
-    def _next_mask(self) -> PackedMask | None:
-        """Return what may be drawn, None if the text can only end."""
-        clock = time.perf_counter()
-        mask = self._state.mask_within(self._request.max_tokens - len(self.token_ids))
-        if not self.trace.truncated:
-            whole = self._state.mask()
-            # Where the budget does not bind the state gives the same array twice, and nothing needs comparing.
-            self.trace.truncated = mask is not whole and not np.array_equal(mask, whole)
-        has_text_token = bool((mask & self._not_stop).any())
-        self.trace.mask_s += time.perf_counter() - clock
-        if has_text_token:
-            return mask
-        if not self._state.is_accepting:
-            raise NoLegalTokenError(self._state.description, "no token is legal, and the text may not end here")
-        return None
-
-    def _next_logits(self) -> torch.Tensor:
-        """Run the target up to the end of the text so far, and return the last row."""
-        clock = time.perf_counter()
+        self._draft_s = self._drafting.propose(draft, stream=self._request.stream)
+        self.trace.draft_s += sum(self._draft_s.values())
         if self.token_ids:
-            logits = self._target.forward(self.token_ids[-1:])[-1]
-        else:
-            logits = self._target.prefill(self._request.prompt_token_ids)
-        if logits.device.type == "cuda":
-            # The draw would wait for the pass anyway; waiting here keeps the times apart.
-            torch.cuda.synchronize(logits.device)
-        self.trace.add_pass(time.perf_counter() - clock)
-        return logits
+            return Tokens([self.token_ids[-1], *draft.read_token_ids])
+        self._target.crop(0)
+        return Tokens([*self._request.prompt_token_ids, *draft.read_token_ids])
 
-    def _take(self, token_id: int) -> str:
-        """Append a token to the text."""
-        clock = time.perf_counter()
-        self._state.advance(token_id)
-        self.trace.mask_s += time.perf_counter() - clock
+    def end_round(self, hidden: torch.Tensor, started: float) -> None:
+        """Draw from what the target made of the tokens that begin_round gave, and take what is accepted.
+
+        Args:
+            hidden: (tokens, hidden_size) of the pass.
+            started: time.perf_counter() before the pass.
+
+        Raises:
+            NoLegalTokenError: no legal token has a probability.
+        """
+        draft, num_rows = self._draft, len(hidden)
+        # Of the prompt only the end is asked.
+        logits = self._target.head(hidden[num_rows - 1 - len(draft.read_token_ids) :])
+        if logits.device.type == "cuda":
+            # The draws would wait for the pass anyway; waiting here keeps the times apart.
+            torch.cuda.synchronize(logits.device)
+        verify_s = time.perf_counter() - started
+        self.trace.add_pass(verify_s)
+        num_draws = self.trace.num_draws
+        path = descend(lambda node: draft.nodes[node].children, self._draws(draft, logits))
+        self._settle(draft, path)
+        self.trace.mask_s += draft.mask_s
+        self.trace.drafted.update(place.drafter for place in draft.places)
+        self.trace.accepted.update(draft.nodes[node].place.drafter for node in path)
+        self._setup.control.record(
+            num_accepted=len(path),
+            num_draws=self.trace.num_draws - num_draws,
+            token_ids=self.token_ids[draft.num_before :],
+            draft_s=self._draft_s,
+            num_rows=num_rows,
+            verify_s=verify_s,
+        )
+
+    def _draws(self, draft: Draft, logits: torch.Tensor) -> Callable[[int], int | None]:
+        """Return what draws the text's next token at a node, and takes it; None once the text has ended."""
+        decided: Mapping[int, Draw] = {}
+        if self._sampler.temperature > 0 and draft.is_drawn:
+            decided = decide_by_ratio(draft, logits, self._sampler, self._coins, self._step_at)
+
+        def draw(node: int) -> int | None:
+            if self._is_finished:
+                return None
+            if self._ends_at(draft, node):
+                self._finish()
+                return None
+            clock = time.perf_counter()
+            drawn = decided.get(node) or self._sampler.draw(logits[node], self._step_at(draft, node))
+            self.trace.add_draw(time.perf_counter() - clock, drawn.legal_mass_lost)
+            if drawn.token_id in self._masks.stop_ids:
+                self._finish()
+                return None
+            self._take(drawn.token_id, draft.nodes[node])
+            return drawn.token_id
+
+        return draw
+
+    def _step_at(self, draft: Draft, node: int) -> Step:
+        """Return where a draw at a node takes place."""
+        here = draft.nodes[node]
+        return Step(
+            mask=here.mask,
+            free_text_mask=here.free_text_mask,
+            position=len(self._request.prompt_token_ids) + draft.num_before + here.depth,
+            stream=self._request.stream,
+            describe=lambda: draft.describe(node),
+        )
+
+    def _ends_at(self, draft: Draft, node: int) -> bool:
+        """Say whether the text can only end at a node."""
+        here = draft.nodes[node]
+        self.trace.truncated = self.trace.truncated or here.is_cut
+        if here.is_end and not draft.may_end(node):
+            raise NoLegalTokenError(draft.describe(node), "no token is legal, and the text may not end here")
+        return here.is_end
+
+    def _take(self, token_id: int, here: Node) -> None:
+        """Append a token that was drawn at a node to the text."""
+        self._sampler.count(token_id, here.free_text_mask)
         self.token_ids.append(token_id)
-        piece = self._stop_strings.feed(self._decoder.decode(self._vocabulary.token_bytes(token_id)))
-        self.text += piece
-        if self._stop_strings.found is not None:
+        self._text.add(self._vocabulary.token_bytes(token_id))
+        self._drafting.observe(token_id, here.key)
+        if self._text.stopped_by is not None:
             self._close()
-        return piece
+
+    def _settle(self, draft: Draft, path: list[int]) -> None:
+        """Bring state and KV cache to the end of the text: whatever was drafted and not drawn is forgotten."""
+        draft.move_to(path[-1] if path else ROOT)
+        num_known = draft.num_before + len(path)
+        clock = time.perf_counter()
+        for token_id in self.token_ids[num_known:]:
+            self._state.advance(token_id)
+        self.trace.mask_s += time.perf_counter() - clock
+        num_kept = len(self._request.prompt_token_ids) + num_known
+        if num_kept < self._target.num_cached_tokens:
+            self._target.crop(num_kept)
 
     def _finish(self) -> None:
         """End the text where the grammar lets it end."""
-        self.text += self._stop_strings.feed(self._decoder.decode(b"", final=True)) + self._stop_strings.flush()
+        self._text.end()
         self._close()
 
     def _close(self) -> None:
         """Take no more tokens."""
         self._is_finished = True
-        self.trace.stopped_by = self._stop_strings.found
+        self._drafting.close()
+        self.trace.stopped_by = self._text.stopped_by
         self.trace.finish(len(self.token_ids))
-
-
-def _all_but(token_ids: tuple[int, ...], size: int) -> PackedMask:
-    """Return a mask of every token except these."""
-    is_text = np.ones((size + 31) // 32 * 32, dtype=np.uint8)
-    is_text[list(token_ids)] = 0
-    return np.packbits(is_text, bitorder="little").view("<i4").astype(np.int32)

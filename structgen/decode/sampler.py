@@ -7,6 +7,7 @@ Left out: which tokens are legal (the parser state), and several positions at on
 
 from __future__ import annotations
 
+import copy
 import math
 import secrets
 from collections.abc import Callable
@@ -113,6 +114,22 @@ class Sampler:
         outside = [token_id for token_id in self._bias if token_id >= vocabulary_size]
         if outside:
             raise OptionError(f"logit_bias names token {outside[0]}, but the vocabulary ends at {vocabulary_size - 1}")
+
+    @property
+    def temperature(self) -> float:
+        """Divides the rows of `process`; 0 takes the largest entry."""
+        return self._sampling.temperature
+
+    @property
+    def has_penalties(self) -> bool:
+        """Whether what was counted makes a difference."""
+        return self._sampling.has_penalties
+
+    def fork(self) -> Sampler:
+        """Return a sampler with the same options and noise, whose counts go their own way from here."""
+        other = copy.copy(self)
+        other._counts = dict(self._counts)
+        return other
 
     def draw(self, logits: torch.Tensor, step: Step) -> Draw:
         """Draw the token of one step.

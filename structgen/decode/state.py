@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +26,10 @@ class DecodeState(Protocol):
     def description(self) -> str:
         """Where the state is, for messages."""
 
+    @property
+    def key(self) -> Hashable:
+        """A key that is the same wherever the same tokens are legal: what drafters learn by."""
+
     def mask(self) -> np.ndarray[Any, np.dtype[np.int32]]:
         """Return the legal tokens."""
 
@@ -34,5 +39,11 @@ class DecodeState(Protocol):
     def free_text_mask(self) -> np.ndarray[Any, np.dtype[np.int32]] | None:
         """Return the tokens that stay inside free text, None where there is none."""
 
+    def forced_tokens(self) -> list[int]:
+        """Return the canonical tokens of the bytes that every continuation starts with."""
+
     def advance(self, token_id: int) -> None:
         """Take a legal token."""
+
+    def rollback(self, num_tokens: int) -> None:
+        """Undo the last tokens."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 
 from structgen.replay_record import ReplayRecord
@@ -29,6 +30,7 @@ class Trace:
     num_draws: int = 0
     prefill_s: float = 0.0
     verify_s: float = 0.0
+    draft_s: float = 0.0
     mask_s: float = 0.0
     sample_s: float = 0.0
     total_s: float = 0.0
@@ -36,6 +38,8 @@ class Trace:
     most_mass_lost: float = 0.0
     truncated: bool = False
     stopped_by: str | None = None
+    drafted: Counter[str] = field(default_factory=Counter)
+    accepted: Counter[str] = field(default_factory=Counter)
     started: float = field(default_factory=time.perf_counter)
     first_drawn: float | None = None
     last_drawn: float = 0.0
@@ -83,6 +87,7 @@ class Trace:
             total_s=self.total_s,
             prefill_s=self.prefill_s,
             verify_s=self.verify_s,
+            draft_s=self.draft_s,
             mask_s=self.mask_s,
             sample_s=self.sample_s,
             legal_mass_lost=self.legal_mass_lost,
@@ -90,5 +95,7 @@ class Trace:
             num_measured_steps=self.num_draws,
             truncated=self.truncated,
             stopped_by=self.stopped_by,
+            drafted=dict(self.drafted),
+            accepted={name: self.accepted[name] for name in self.drafted},
             record=record,
         )

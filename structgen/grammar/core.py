@@ -153,6 +153,12 @@ class AutomatonCore:
                     self._cut_rows.popitem(last=False)
             return cut
 
+    def key(self, configuration: int) -> tuple[int, int]:
+        """Return a key that is the same wherever the same tokens are legal: counts far from bounds do not matter."""
+        # Another core numbers its states anew. That an id may come again does no harm: it would mislead a draft.
+        with self._lock:
+            return id(self), self._mask_key(configuration)
+
     def _mask_key(self, configuration: int) -> int:
         """Return the configuration that the mask is kept by."""
         # Where tokens cross borders, whether a text can end at all may hang on a count: its parity, say.

@@ -108,6 +108,10 @@ class FrozenAutomaton:
         row = int(self.machine.free_row[configuration])
         return None if row < 0 else self._rows[row]
 
+    def key(self, configuration: int) -> tuple[int, int]:
+        """Return a key that is the same wherever the same tokens are legal and lead to the same states."""
+        return id(self), configuration
+
     def next_configuration(self, configuration: int, token_id: int) -> int:
         """Return the state after a token that is not a stop id.
 

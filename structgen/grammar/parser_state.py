@@ -43,6 +43,9 @@ class Automaton(Protocol):
     def free_text_mask(self, configuration: int) -> Ints | None:
         """Return the tokens that stay inside free text."""
 
+    def key(self, configuration: int) -> tuple[int, int]:
+        """Return a key that is the same wherever the same tokens are legal."""
+
     def next_configuration(self, configuration: int, token_id: int) -> int:
         """Return the state after a token, or raise TokenRejectedError."""
 
@@ -102,6 +105,11 @@ class ParserState:
     def description(self) -> str:
         """A short text for messages."""
         return "after the end" if self._is_finished else self._automaton.describe(self.configuration)
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """What drafters learn by: the same wherever the same tokens are legal, also in another text."""
+        return self._automaton.key(self.configuration)
 
     def mask(self) -> Ints:
         """Return the legal tokens: (ceil(V / 32),) int32, read-only, bit 1 = legal."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 import structgen as sg
 from structgen.decode.loop import Decoding, Request
+from structgen.decode.target import Tokens
 from structgen.output_type import lower
 
 # Every byte, and tokens that cross the borders of JSON's lexemes.
@@ -62,19 +63,18 @@ class Hostile:
         self.make = make
         self.num_cached_tokens = 0
 
-    def prefill(self, token_ids: Sequence[int]) -> torch.Tensor:
-        self.num_cached_tokens = 0
-        return self.forward(token_ids)[-1]
-
-    def forward(self, token_ids: Sequence[int]) -> torch.Tensor:
+    def extend(self, tokens: Tokens) -> torch.Tensor:
         rows = []
-        for _ in token_ids:
+        for _ in tokens.token_ids:
             self.num_cached_tokens += 1
             row = self.make(self.num_cached_tokens)
             row[STOP] = -50.0
             row[WIDTH - 1] = 100.0
             rows.append(row)
         return torch.stack(rows)
+
+    def head(self, hidden: torch.Tensor) -> torch.Tensor:
+        return hidden
 
     def crop(self, num_tokens: int) -> None:
         self.num_cached_tokens = num_tokens

@@ -2,139 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 import torch
 
+from explicit import (
+    A9,
+    A_QUOTE,
+    C3,
+    NESTED,
+    NOTHING,
+    OPEN,
+    OTHER_STOP,
+    QUOTE,
+    STAR,
+    STOP,
+    STRING,
+    VOCABULARY,
+    A,
+    Automaton,
+    B,
+    Model,
+    State,
+    favourite,
+    random_logits,
+)
 from records import make_record
 from structgen.config import Sampling
 from structgen.decode.loop import Decoding, Request
-from structgen.errors import BudgetError, NoLegalTokenError, OptionError, TokenRejectedError
+from structgen.errors import BudgetError, NoLegalTokenError, OptionError
 from structgen.kernels.gumbel import NoiseKey, gumbel_argmax_reference
-from structgen.vocabulary import Vocabulary
-
-TOKENS = [b'"', b"a", b"b", b"\xc3", b"\xa9", b"{", b"}", b"", b"", b'a"', b""]
-QUOTE, A, B, C3, A9, OPEN, CLOSE, STOP, OTHER_STOP, A_QUOTE, NOTHING = range(11)
-VOCABULARY = Vocabulary.from_bytes(TOKENS, stop_ids=(STOP, OTHER_STOP))
-
-Automaton = dict[str, dict[int, str]]
-
-# "a..b", any number of a, b and é inside; the body is free text.
-STRING: Automaton = {
-    "start": {QUOTE: "body"},
-    "body": {A: "body", B: "body", C3: "half", QUOTE: "end", A_QUOTE: "end"},
-    "half": {A9: "body"},
-    "end": {},
-}
-# {{}}: at most 3 deep, ending is possible at depth 0 only, and closing costs as many tokens as are open.
-NESTED: Automaton = {
-    "0": {OPEN: "1"},
-    "1": {OPEN: "2", CLOSE: "end"},
-    "2": {OPEN: "3", CLOSE: "1"},
-    "3": {CLOSE: "2"},
-    "end": {},
-}
-# a*: may end at any time.
-STAR: Automaton = {"end": {A: "end"}}
-
-
-class State:
-    """A walk over an explicit automaton that ends in "end"; costs by breadth-first search."""
-
-    def __init__(self, automaton: Automaton, state: str | None = None) -> None:
-        self.automaton = automaton
-        self.state = state or next(iter(automaton))
-        self.costs = {"end": 0}
-        while len(self.costs) < len(automaton):
-            for name, edges in automaton.items():
-                known = [self.costs[target] for target in edges.values() if target in self.costs]
-                if known:
-                    self.costs[name] = min(self.costs.get(name, 99), min(known) + 1)
-
-    @property
-    def tokens_to_end_bound(self) -> int:
-        return self.costs[self.state]
-
-    @property
-    def is_accepting(self) -> bool:
-        return self.state == "end"
-
-    @property
-    def description(self) -> str:
-        return f"explicit state {self.state!r}"
-
-    def mask(self) -> np.ndarray:
-        return self.mask_within(10**9)
-
-    def mask_within(self, budget: int) -> np.ndarray:
-        legal = [t for t, target in self.automaton[self.state].items() if self.costs[target] <= budget - 1]
-        return packed(legal + ([STOP, OTHER_STOP] if self.is_accepting else []))
-
-    def free_text_mask(self) -> np.ndarray | None:
-        inside = [t for t, target in self.automaton[self.state].items() if target in ("body", "half")]
-        return packed(inside) if self.state in ("body", "half") else None
-
-    def advance(self, token_id: int) -> None:
-        if token_id not in self.automaton[self.state]:
-            raise TokenRejectedError(token_id, "illegal")
-        self.state = self.automaton[self.state][token_id]
-
-
-def packed(token_ids: list[int]) -> np.ndarray:
-    """Pack ids below 32 into one word."""
-    return np.array([sum(1 << t for t in token_ids)], dtype=np.int32)
-
-
-class Model:
-    """A target whose logits are a function of the tokens so far; it keeps a log of its calls."""
-
-    logits_width = 16  # wider than the vocabulary
-    device = torch.device("cpu")
-
-    def __init__(self, logits: Callable[[list[int]], torch.Tensor]) -> None:
-        self.logits = logits
-        self.tokens: list[int] = []
-        self.calls: list[tuple[str, int]] = []
-
-    @property
-    def num_cached_tokens(self) -> int:
-        return len(self.tokens)
-
-    def prefill(self, token_ids: Sequence[int]) -> torch.Tensor:
-        self.tokens = list(token_ids)
-        self.calls.append(("prefill", len(token_ids)))
-        return self.logits(self.tokens)
-
-    def forward(self, token_ids: Sequence[int]) -> torch.Tensor:
-        self.calls.append(("forward", len(token_ids)))
-        rows = []
-        for token_id in token_ids:
-            self.tokens.append(token_id)
-            rows.append(self.logits(self.tokens))
-        return torch.stack(rows)
-
-    def crop(self, num_tokens: int) -> None:
-        del self.tokens[num_tokens:]
-
-
-def random_logits(tokens: list[int]) -> torch.Tensor:
-    """Depend on every token so far."""
-    generator = torch.Generator().manual_seed(hash(tuple(tokens)) % 2**31)
-    return torch.randn(16, generator=generator) * 2
-
-
-def favourite(token_id: int, strength: float = 50.0) -> Callable[[list[int]], torch.Tensor]:
-    """Always prefer one token, and the padding columns even more."""
-
-    def logits(_: list[int]) -> torch.Tensor:
-        row = torch.zeros(16)
-        row[token_id] = strength
-        row[12:] = 2 * strength
-        return row
-
-    return logits
 
 
 def decode(
@@ -223,7 +122,7 @@ def test_stop_token_is_neither_counted_nor_returned() -> None:
         assert decoding.token_ids == [A, A, A]
         assert decoding.trace.num_tokens == 3
         assert decoding.trace.num_target_passes == 4
-        assert model.calls == [("prefill", 2)] + [("forward", 1)] * 3
+        assert model.calls == [2, 1, 1, 1]
         assert decoding.step() is None
 
 

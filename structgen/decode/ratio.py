@@ -1,0 +1,60 @@
+"""Block verification of a drafted chain in the loop: laws from logits, coins, and the draws that come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+
+from structgen.decode.acceptance import FloatArray, draw_from, law_of, verify_block
+from structgen.decode.draft import Draft
+from structgen.decode.sampler import Draw, Sampler, Step
+
+
+def decide_by_ratio(
+    draft: Draft,
+    logits: torch.Tensor,
+    sampler: Sampler,
+    coins: Callable[[], float],
+    step_at: Callable[[Draft, int], Step],
+) -> Mapping[int, Draw]:
+    """Return what is drawn at each node of a chain that is reached.
+
+    Args:
+        draft: a chain; tokens that were named and not drawn have a law that is certain of them.
+        logits: (rows, width) a row for each node but an end.
+        sampler: that of the text, left as it is.
+        coins: gives uniform numbers in [0, 1), independent of those that the draft was drawn with.
+        step_at: where the draw at a node takes place.
+    """
+    sampler = sampler.fork()
+    drafted = draft.nodes[1:]
+    target_laws: list[FloatArray] = []
+    lost: list[float] = []
+    for number, row in enumerate(logits):
+        step = step_at(draft, number)
+        processed, legal_mass_lost = sampler.process(row, step)
+        target_laws.append(law_of(processed, sampler.temperature))
+        lost.append(legal_mass_lost)
+        if number < len(drafted):
+            sampler.count(drafted[number].token_id, step.free_text_mask)
+    if len(target_laws) == len(drafted):
+        # Nothing is drawn after an end.
+        target_laws.append(np.zeros_like(target_laws[0]))
+    draft_laws = [
+        _certain(node.token_id, len(target_laws[0])) if node.draft_law is None else node.draft_law for node in drafted
+    ]
+    token_ids = [node.token_id for node in drafted]
+    verification = verify_block(np.stack(target_laws), np.stack(draft_laws), token_ids)
+    num_accepted = verification.num_accepted([coins() for _ in drafted])
+    draws = {number: Draw(token_ids[number], lost[number]) for number in range(num_accepted)}
+    if num_accepted < len(lost):
+        draws[num_accepted] = Draw(draw_from(verification.laws[num_accepted], coins()), lost[num_accepted])
+    return draws
+
+
+def _certain(token_id: int, size: int) -> FloatArray:
+    law = np.zeros(size)
+    law[token_id] = 1.0
+    return law
