@@ -100,7 +100,7 @@ def test_a_stream_that_is_left_costs_nothing_more(model: sg.Model) -> None:
         nonlocal passes
         passes += 1
 
-    hook = model.hf_model.register_forward_hook(counted)
+    hook = model.hf_model.model.register_forward_hook(counted)
     try:
         stream = model.stream(str, "x", seed=1, max_tokens=100)
         assert passes == 0
