@@ -11,9 +11,10 @@ from structgen.config import Limits
 from structgen.errors import LimitError
 from structgen.frozen_machine import DEAD_CLASS, MAX_LISTED_TOKENS, STOP_CLASS, FrozenMachine
 from structgen.grammar.core import AutomatonCore
-from structgen.grammar.frozen_closure import Closure, close
+from structgen.grammar.frozen_closure import Closure, close, distinct_rows
 from structgen.grammar.frozen_free_text import free_text_rows
 from structgen.grammar.normalise import Deadline
+from structgen.grammar.scan import INFINITE
 from structgen.kernels.token_columns import ClassTokens, token_columns, token_lists
 from structgen.kernels.trie_walk import Bools, Ints
 
@@ -69,7 +70,7 @@ def _freeze(core: AutomatonCore, limits: Limits) -> FrozenMachine:
     closure = close(core.parser, limits, watch.deadline)
     watch(closure.machine.table.nbytes)
     accepting = np.array([core.is_accepting(one) for one in closure.configurations], np.bool_)
-    cost = np.array([core.finishing_cost(one) for one in closure.configurations], np.int32)
+    cost = _costs(core, closure.configurations)
     token_class, next_state = _steps(core, closure, accepting, watch)
     mask_row, masks = _rows(token_class, next_state)
     free_row, free_masks = free_text_rows(core.parser, closure, vocabulary.trie, vocabulary.size, watch)
@@ -102,6 +103,24 @@ def _freeze(core: AutomatonCore, limits: Limits) -> FrozenMachine:
     )
 
 
+def _costs(core: AutomatonCore, configurations: Sequence[int]) -> Ints:
+    """Return the finishing cost of each configuration: what FinishingCosts.of_configuration says, words once each."""
+    costs = core.costs
+    known: dict[tuple[int, int, int], tuple[int, ...]] = {}
+    result = []
+    for configuration in configurations:
+        threads, is_accepting = core.parser.configurations[configuration]
+        best = 0 if is_accepting else INFINITE
+        for terminal, state, count, stack in threads if best else ():
+            word = (terminal, state, count)
+            to_end = known.get(word)
+            if to_end is None:
+                to_end = known[word] = costs.terminals.to_end(*word)
+            best = min(best, *map(int.__add__, to_end, costs.of_stack(stack)))
+        result.append(best)
+    return np.array(result, np.int32)
+
+
 def _steps(
     core: AutomatonCore, closure: Closure, accepting: Bools, watch: _Watch
 ) -> tuple[npt.NDArray[np.uint16], Ints]:
@@ -112,37 +131,38 @@ def _steps(
     if len(used) >= _MAX_CLASSES:
         raise LimitError("there are too many token classes", "token_classes", len(used))
     num_states = len(closure.configurations)
-    watch(8 * num_states * len(used))
-    after = columns.expand(used)
-    can_end = np.array([core.can_end(one) for one in closure.configurations], np.bool_)
+    watch(4 * num_states * len(used))
+    next_state = np.full((num_states + 1, len(used) + 1), -1, np.int32)
+    columns.expand(used[1:], next_state[:-1, STOP_CLASS + 1 :])
+    token_class = np.where(token_class > DEAD_CLASS, token_class + 1, DEAD_CLASS)
+    can_end = np.array([*map(core.can_end, closure.configurations), True], np.bool_)
     if not can_end.all():
-        after[~can_end[after]] = -1
-        token_class, after = _merged(token_class, after)
-    next_state = np.full((num_states + 1, after.shape[1] + 1), -1, np.int32)
-    next_state[:-1, STOP_CLASS + 1 :] = after[:, 1:]
+        # -1 is the last place, which stands for the end.
+        next_state[~can_end[next_state]] = -1
+        token_class, next_state = _merged(token_class, next_state)
     if vocabulary.stop_ids:
         next_state[:-1, STOP_CLASS][accepting] = num_states
-    token_class = np.where(token_class > DEAD_CLASS, token_class + 1, DEAD_CLASS)
     token_class[list(vocabulary.stop_ids)] = STOP_CLASS
     return token_class.astype(np.uint16), next_state
 
 
-def _merged(token_class: Ints, after: Ints) -> tuple[Ints, Ints]:
-    """Make one class of those that have come to lead to the same places; class 0 still leads nowhere."""
-    columns = np.ascontiguousarray(after.T)
-    number: dict[bytes, int] = {}
-    merged = np.array([number.setdefault(column.tobytes(), len(number)) for column in columns], np.int32)
-    _, first = np.unique(merged, return_index=True)
-    return merged[token_class], np.ascontiguousarray(after[:, first])
+def _merged(token_class: Ints, next_state: Ints) -> tuple[Ints, Ints]:
+    """Make one class of those that have come to lead to the same places; no token is of the stop class yet."""
+    columns = np.ascontiguousarray(next_state.T)
+    number = {columns[DEAD_CLASS].tobytes(): DEAD_CLASS, b"stop": STOP_CLASS}
+    first = [DEAD_CLASS, STOP_CLASS]
+    merged = [DEAD_CLASS, STOP_CLASS]
+    for index, column in enumerate(columns[STOP_CLASS + 1 :], STOP_CLASS + 1):
+        merged.append(number.setdefault(column.tobytes(), len(number)))
+        if merged[-1] == len(first):
+            first.append(index)
+    return np.array(merged, np.int32)[token_class], np.ascontiguousarray(next_state[:, first])
 
 
 def _rows(token_class: npt.NDArray[np.uint16], next_state: Ints) -> tuple[Ints, Ints]:
     """Return the row of each state, and the rows."""
     is_legal = next_state >= 0
-    number: dict[bytes, int] = {}
-    packed = np.packbits(is_legal, axis=1)
-    mask_row = np.array([number.setdefault(row.tobytes(), len(number)) for row in packed], np.int32)
-    _, first = np.unique(mask_row, return_index=True)
+    mask_row, first = distinct_rows(is_legal)
     return mask_row, ClassTokens.of(token_class, next_state.shape[1]).masks(is_legal[first])
 
 

@@ -14,7 +14,7 @@ from structgen.errors import LimitError
 from structgen.grammar.normalise import Deadline
 from structgen.grammar.parser import Parser
 from structgen.kernels.token_columns import ByteMachine
-from structgen.kernels.trie_walk import Ints
+from structgen.kernels.trie_walk import Bools, Ints
 
 _STATES_PER_LOOK = 256
 
@@ -86,6 +86,19 @@ def close(parser: Parser, limits: Limits, deadline: Deadline) -> Closure:
     index[order] = np.arange(len(order), dtype=np.int32)
     machine = _machine(edges, index[explored], index)
     return Closure(order, int(index[parser.start]), machine)
+
+
+def distinct_rows(rows: Bools) -> tuple[Ints, Ints]:
+    """Return (the number of each row among those that differ, a row for each number), both int32."""
+    number: dict[bytes, int] = {}
+    first: list[int] = []
+    of_row = []
+    for index, row in enumerate(np.packbits(rows, axis=1)):
+        one = number.setdefault(row.tobytes(), len(number))
+        if one == len(first):
+            first.append(index)
+        of_row.append(one)
+    return np.array(of_row, np.int32), np.array(first, np.int32)
 
 
 def _check_depth(parser: Parser, stacks: set[int], limits: Limits) -> None:

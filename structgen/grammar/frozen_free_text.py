@@ -6,11 +6,12 @@ The threads of such bodies are a byte machine of their own: no stacks, and what 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
-from structgen.grammar.frozen_closure import Closure
+from structgen.grammar.frozen_closure import Closure, distinct_rows
 from structgen.grammar.parser import Parser
 from structgen.grammar.terminal import Terminal
 from structgen.kernels.token_columns import ByteMachine, ClassTokens, token_columns
@@ -32,66 +33,65 @@ def free_text_rows(
     """
     bodies = _Bodies(parser)
     threads_of = [bodies.of_configuration(parser, one) for one in closure.configurations]
-    live = {threads: None for threads in threads_of if threads}
-    row_of_state = np.full(len(threads_of), -1, np.int32)
+    live = [threads for threads in dict.fromkeys(threads_of) if threads]
     if not live:
-        return row_of_state, np.empty((0, (num_tokens + 31) // 32), np.int32)
-    machine, is_body = bodies.machine()
-    columns = token_columns(trie, machine, look)
+        return np.full(len(threads_of), -1, np.int32), np.empty((0, (num_tokens + 31) // 32), np.int32)
+    columns = token_columns(trie, bodies.machine(), look)
     token_class, used = columns.classes(trie, num_tokens)
-    after = columns.expand(used)
-    stays: Bools = (after >= 0) & is_body[after]
-    number: dict[bytes, int] = {}
-    distinct: list[Bools] = []
-    row_of_threads: dict[tuple[int, ...], int] = {}
-    for threads in live:
-        legal: Bools = np.logical_or.reduce(stays[list(threads)])
-        row = row_of_threads[threads] = number.setdefault(legal.tobytes(), len(number))
-        if row == len(distinct):
-            distinct.append(legal)
-    row_of_state[:] = [row_of_threads.get(threads, -1) for threads in threads_of]
-    tokens = ClassTokens.of(token_class, len(used))
-    return row_of_state, tokens.masks(np.array(distinct))
+    after = np.full((len(bodies.is_body), len(used)), -1, np.int32)
+    columns.expand(used, after)
+    stays: Bools = (after >= 0) & bodies.is_body[after]
+    legal = np.logical_or.reduceat(stays[list(chain(*live))], np.cumsum([0, *map(len, live[:-1])]))
+    row_of_live, first = distinct_rows(legal)
+    row_of_threads = dict(zip(live, row_of_live.tolist(), strict=True))
+    row_of_state = np.array([row_of_threads.get(threads, -1) for threads in threads_of], np.int32)
+    return row_of_state, ClassTokens.of(token_class, len(used)).masks(legal[first])
 
 
 class _Bodies:
-    """The (terminal, DFA state, count) of free-text lexemes as numbers: counts of one state stand in a row."""
+    """The (terminal, DFA state, count) of free-text lexemes as numbers: counts of one state stand in a row.
+
+    Attributes:
+        is_body: which of them are inside a body.
+    """
 
     def __init__(self, parser: Parser) -> None:
-        self.first: dict[int, int] = {}
-        self.terminals: list[Terminal] = []
-        self._size = 0
+        self._blocks: dict[int, tuple[int, int]] = {}
+        self._terminals: list[Terminal] = []
+        self._is_body: dict[int, list[bool]] = {}
+        bodies: list[Bools] = [np.zeros(0, np.bool_)]
+        size = 0
         for number, terminal in enumerate(parser.terminals):
             if terminal.free_text:
-                self.first[number] = self._size
-                self.terminals.append(terminal)
-                self._size += terminal.dfa.num_states * _num_counts(terminal)
+                num_counts = _num_counts(terminal)
+                self._blocks[number] = (size, num_counts)
+                self._terminals.append(terminal)
+                self._is_body[number] = [terminal.is_body(q) for q in range(terminal.dfa.num_states)]
+                bodies.append(np.repeat(self._is_body[number], num_counts))
+                size += len(bodies[-1])
+        self.is_body = np.concatenate(bodies)
 
     def of_configuration(self, parser: Parser, configuration: int) -> tuple[int, ...]:
         """Return the bodies that are live in a configuration."""
-        threads, _ = parser.configurations[configuration]
-        return tuple(
-            self.first[t] + q * _num_counts(parser.terminals[t]) + count
-            for t, q, count, _ in threads
-            if t in self.first and parser.terminals[t].is_body(q)
-        )
+        found = []
+        for t, q, count, _ in parser.configurations[configuration][0]:
+            block = self._blocks.get(t)
+            if block is not None and self._is_body[t][q]:
+                found.append(block[0] + q * block[1] + count)
+        return tuple(found)
 
-    def machine(self) -> tuple[ByteMachine, Bools]:
-        """Return the machine of all of them, and which are inside a body."""
-        edges = np.concatenate([one.dfa.delta * 2 + one.dfa.tick_bytes for one in self.terminals])
+    def machine(self) -> ByteMachine:
+        """Return the machine of all of them."""
+        edges = np.concatenate([one.dfa.delta * 2 + one.dfa.tick_bytes for one in self._terminals])
         number_of = {np.full(len(edges), -2, edges.dtype).tobytes(): 0}
         columns = np.ascontiguousarray(edges.T)
         byte_class = np.array([number_of.setdefault(column.tobytes(), len(number_of)) for column in columns], np.int32)
         classes, some_byte = np.unique(byte_class, return_index=True)
-        table = np.full((self._size, len(number_of)), -1, np.int32)
-        is_body = np.zeros(self._size, np.bool_)
-        for first, terminal in zip(self.first.values(), self.terminals, strict=True):
+        table = np.full((len(self.is_body), len(number_of)), -1, np.int32)
+        for (first, _), terminal in zip(self._blocks.values(), self._terminals, strict=True):
             block = _block(terminal, some_byte)
-            last = first + len(block)
-            table[first:last, classes] = np.where(block >= 0, block + first, -1)
-            bodies = [terminal.is_body(q) for q in range(terminal.dfa.num_states)]
-            is_body[first:last] = np.repeat(bodies, _num_counts(terminal))
-        return ByteMachine(byte_class, table), is_body
+            table[first : first + len(block), classes] = np.where(block >= 0, block + first, -1)
+        return ByteMachine(byte_class, table)
 
 
 def _num_counts(terminal: Terminal) -> int:

@@ -65,21 +65,19 @@ class Columns:
         """
         from structgen.kernels._numba import token_columns as compiled
 
-        column = np.full(num_tokens, DEAD_COLUMN, np.int32)
-        compiled.columns_of_tokens(self.of_node, trie.token_start, trie.token_ids, column)
         is_used = np.zeros(self.num_columns, np.bool_)
-        is_used[column] = True
+        compiled.mark_columns(self.of_node, trie.token_start, is_used)
         is_used[DEAD_COLUMN] = True
         rank = np.cumsum(is_used, dtype=np.int32) - 1
-        return rank[column], np.flatnonzero(is_used).astype(np.int32)
+        token_class = np.zeros(num_tokens, np.int32)
+        compiled.classes_of_tokens(self.of_node, trie.token_start, trie.token_ids, rank, token_class)
+        return token_class, np.flatnonzero(is_used).astype(np.int32)
 
-    def expand(self, columns: Ints) -> Ints:
-        """Return (num_states, len(columns)) int32: where some columns lead from each state, -1 for nowhere."""
+    def expand(self, columns: Ints, out: Ints) -> None:
+        """Fill `out`, (num_states, len(columns)) int32 and all -1 before, with where some columns lead."""
         from structgen.kernels._numba import token_columns as compiled
 
-        out = np.full((len(columns), self.num_states), -1, np.int32)
         compiled.expand(np.ascontiguousarray(columns, np.int32), self.start, self.runs, out)
-        return np.ascontiguousarray(out.T)
 
 
 def token_columns(trie: ByteTrie, machine: ByteMachine, look: Callable[[int], None]) -> Columns:
@@ -140,11 +138,12 @@ class ClassTokens:
     @classmethod
     def of(cls, token_class: npt.NDArray[np.integer[Any]], num_classes: int) -> ClassTokens:
         """Sort the tokens by their classes."""
-        sizes = np.bincount(token_class, minlength=num_classes)
-        # Sorting 16 bit numbers is a radix sort.
-        narrow = token_class.astype(np.uint16) if num_classes <= 1 << 16 else token_class
-        tokens = np.argsort(narrow, kind="stable").astype(np.int32)
-        return cls(np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)]), tokens)
+        from structgen.kernels._numba import token_columns as compiled
+
+        start = np.zeros(num_classes + 1, np.int64)
+        tokens = np.empty(len(token_class), np.int32)
+        compiled.sort_tokens(token_class.astype(np.int32), start, tokens)
+        return cls(start, tokens)
 
     def masks(self, legal: Bools) -> Ints:
         """Return (num_rows, ceil(V / 32)) int32: the masks of the tokens whose class is legal in each row.

@@ -48,7 +48,9 @@ def test_columns_equal_the_obvious_ones(tokens, machine, has_little_room):
 
     assert np.array_equal(columns.of_node, of_node)
     assert columns.num_columns == len(after)
-    assert columns.expand(np.arange(len(after))).T.tolist() == [list(one) for one in after]
+    out = np.full((len(machine.table), len(after)), -1, np.int32)
+    columns.expand(np.arange(len(after)), out)
+    assert out.T.tolist() == [list(one) for one in after]
     assert has_little_room or not looks
     assert all(size > 0 for size in looks)
 

@@ -152,13 +152,27 @@ def walk_columns(
     return i >= node_byte.shape[0]
 
 
-@jit(types.void(_INTS, _LONGS, _OUT_TABLE, _OUT_TABLE))
+@jit(types.void(_INTS, _LONGS, _OUT_TABLE, types.int32[:, :]))
 def expand(columns: Array, start: Array, runs: Array, out: Array) -> None:
-    """Fill out[k, s], all -1 before, with where columns[k] leads from state s."""
+    """Fill out[s, k], all -1 before, with where columns[k] leads from state s."""
     for k in range(columns.shape[0]):
         for r in range(start[columns[k]], start[columns[k] + 1]):
             for j in range(runs[r, 2]):
-                out[k, runs[r, 0] + j] = runs[r, 1] + j
+                out[runs[r, 0] + j, k] = runs[r, 1] + j
+
+
+@jit(types.void(_INTS, _LONGS, _OUT))
+def sort_tokens(token_class: Array, start: Array, tokens: Array) -> None:
+    """Fill tokens by class, ascending within one, and start, all zero before, with where each class begins."""
+    for k in token_class:
+        start[k + 1] += 1
+    for k in range(1, start.shape[0]):
+        start[k] += start[k - 1]
+    place = start.copy()
+    for token in range(token_class.shape[0]):
+        k = token_class[token]
+        tokens[place[k]] = token
+        place[k] += 1
 
 
 @jit(types.void(array(types.boolean, 2), _LONGS, _INTS, _OUT_TABLE))
@@ -187,12 +201,20 @@ def fill_masks(legal: Array, class_start: Array, tokens: Array, masks: Array) ->
                     masks[r, tokens[j] >> 5] ^= np.int32(1) << np.int32(tokens[j] & 31)
 
 
-@jit(types.void(_INTS, _INTS, _INTS, _OUT))
-def columns_of_tokens(of_node: Array, token_start: Array, token_ids: Array, out: Array) -> None:
-    """Fill out[token], all 0 before, with the column of the node that the token ends at."""
+@jit(types.void(_INTS, _INTS, types.boolean[::1]))
+def mark_columns(of_node: Array, token_start: Array, is_used: Array) -> None:
+    """Set is_used of the columns of nodes that hold a token."""
+    for node in range(of_node.shape[0]):
+        if token_start[node + 1] > token_start[node]:
+            is_used[of_node[node]] = True
+
+
+@jit(types.void(_INTS, _INTS, _INTS, _INTS, _OUT))
+def classes_of_tokens(of_node: Array, token_start: Array, token_ids: Array, rank: Array, out: Array) -> None:
+    """Fill out[token] with the rank of the column of the node that the token ends at."""
     for node in range(of_node.shape[0]):
         for k in range(token_start[node], token_start[node + 1]):
-            out[token_ids[k]] = of_node[node]
+            out[token_ids[k]] = rank[of_node[node]]
 
 
 @jit(types.void(_TABLE, _LONGS, _OUT))
