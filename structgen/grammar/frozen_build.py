@@ -19,6 +19,7 @@ from structgen.kernels.token_columns import ClassTokens, token_columns, token_li
 from structgen.kernels.trie_walk import Bools, Ints
 
 _MAX_CLASSES = 1 << 16
+_STATES_AT_ONCE = 1024
 
 _WHY = {
     "states": "it has more states than that: each count has its own, and nesting without a bound has no end of them",
@@ -92,7 +93,7 @@ def _freeze(core: AutomatonCore, limits: Limits) -> FrozenMachine:
         list_ids=list_ids,
         accepting=np.append(accepting, False),
         cost=full_cost,
-        cost_after=np.where(next_state >= 0, full_cost[next_state], 0).max(axis=1),
+        cost_after=_costs_after(next_state, full_cost),
         free_row=np.append(np.where(free_row >= 0, free_row + np.int32(len(masks)), -1), np.int32(-1)),
         byte_class=closure.machine.byte_class,
         byte_next=np.concatenate([closure.machine.table, np.full_like(closure.machine.table[:1], -1)]),
@@ -119,6 +120,13 @@ def _costs(core: AutomatonCore, configurations: Sequence[int]) -> Ints:
             best = min(best, *map(int.__add__, to_end, costs.of_stack(stack)))
         result.append(best)
     return np.array(result, np.int32)
+
+
+def _costs_after(next_state: Ints, cost: Ints) -> Ints:
+    """Return the greatest cost after any legal token, 0 where there is none."""
+    padded = np.append(cost, np.int32(0))  # its last place is what -1 takes
+    parts = [padded[next_state[i : i + _STATES_AT_ONCE]].max(axis=1) for i in range(0, len(cost), _STATES_AT_ONCE)]
+    return np.concatenate(parts)
 
 
 def _steps(

@@ -17,7 +17,7 @@ from hypothesis import assume, given, settings
 import structgen as sg
 from json_strategies import schemas as json_schemas
 from oracle.frozen import check_alike, check_all_states, legal_tokens
-from oracle.strategies import grammars, vocabularies
+from oracle.strategies import class_star, grammars, vocabularies
 from oracle.walks import tokens_of
 from structgen.config import Limits
 from structgen.errors import (
@@ -31,7 +31,7 @@ from structgen.errors import (
 from structgen.frozen_machine import DEAD_CLASS, MAX_LISTED_TOKENS, STOP_CLASS, FrozenMachine
 from structgen.grammar.build import build_automaton
 from structgen.grammar.frozen_automaton import FrozenAutomaton
-from structgen.grammar.ir import Grammar
+from structgen.grammar.ir import Grammar, Lexeme, Literal, Sequence
 from structgen.grammar.parser_state import ParserState
 from structgen.grammar.scan import VocabularyScans
 from structgen.grammar.spelling import Spelling
@@ -82,6 +82,7 @@ def check_frozen(grammar: Grammar, vocabulary: Vocabulary, *, most: int) -> None
     assert machine is not None
     columns = {column.tobytes() for column in np.ascontiguousarray(machine.next_state.T)[STOP_CLASS + 1 :]}
     assert len(columns) == machine.num_classes - 2
+    assert (machine.next_state[:, STOP_CLASS + 1 :] >= 0).any(axis=0).all()
     by_class: dict[int, list[int]] = {}
     for token, k in enumerate(machine.token_class.tolist()):
         by_class.setdefault(k, []).append(token)
@@ -156,6 +157,14 @@ def test_random_schemas_agree(schema):
 def test_what_other_front_ends_read_agrees(output_type):
     """Regular expressions, Lark grammars, choices, free text and counts."""
     check_frozen(lower(output_type).grammar, BYTES, most=8)
+
+
+@pytest.mark.parametrize("bounds", [(3, None), (0, 4), (2, 5), (0, None)])
+def test_free_text_of_bounded_words_agrees(bounds: tuple[int, int | None]) -> None:
+    """A word that cannot be as long as it must be is no free text, nor one that is too long."""
+    word = Lexeme(class_star("a*|b{0,2}"), *bounds, free_text=True)
+
+    check_frozen(Grammar({"s": Sequence((word, Literal(b"!")))}, "s"), BYTES, most=8)
 
 
 def test_walks_before_go_on_and_walks_after_look_up() -> None:
@@ -409,7 +418,9 @@ def test_real_schemas_agree_on_llama3() -> None:
         schema = json.loads(path.read_text())
         schema = schema.get("schema", schema)
         try:
-            automaton = sg.compile(sg.JsonSchema(schema, whitespace="spaced"), vocabulary, limits=Limits(states=20_000))
+            automaton = sg.compile(
+                sg.JsonSchema(schema, whitespace="spaced"), vocabulary, cache=None, limits=Limits(states=20_000)
+            )
             lazy = sg.compile(sg.JsonSchema(schema, whitespace="spaced"), vocabulary, cache=None).start()
             automaton.freeze()
         except (DeclareError, LimitError):
