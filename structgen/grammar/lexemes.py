@@ -85,9 +85,20 @@ def json_number(
 
 
 @lru_cache(maxsize=64)
-def json_whitespace(maximum: int | None = None) -> Lexeme:
-    """Return up to `maximum` white space characters of JSON (None: any number); none at all is one way."""
-    count = 1 if maximum is None else maximum + 1
-    delta = np.full((count, 256), DEAD, np.int32)
-    delta[:, list(WHITESPACE)] = 0 if maximum is None else np.append(np.arange(1, count), DEAD)[:, None]
-    return Lexeme(Dfa.build(delta, np.ones(count, np.bool_)), name="whitespace")
+def json_punctuation(texts: tuple[bytes, ...], maximum: int) -> Lexeme:
+    """Return the texts in a row, with up to `maximum` white space characters of JSON between neighbours."""
+    size = sum(map(len, texts)) + maximum * (len(texts) - 1) + 1
+    delta = np.full((size, 256), DEAD, np.int32)
+    # Where the next text may begin: in all states of the gap before it.
+    begins = range(1)
+    for number, text in enumerate(texts):
+        if number:
+            begins = range(begins[-1], begins[-1] + maximum + 1)
+            for state in begins[:-1]:
+                delta[state, list(WHITESPACE)] = state + 1
+        for byte in text:
+            delta[list(begins), byte] = begins[-1] + 1
+            begins = range(begins[-1] + 1, begins[-1] + 2)
+    accepting = np.zeros(size, np.bool_)
+    accepting[list(begins)] = True
+    return Lexeme(Dfa.build(delta, accepting), name=b"".join(texts).decode())

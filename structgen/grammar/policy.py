@@ -21,6 +21,7 @@ from structgen.grammar.ir import Choice, Expr, Grammar, Lexeme, Literal, Referen
 
 DIGITS = b"0123456789"
 WHITESPACE = b" \t\n\r"
+PUNCTUATION = b"{}[]:,"
 
 
 def apply_policy(grammar: Grammar, policy: Policy) -> tuple[Grammar, tuple[Bounded, ...]]:
@@ -130,7 +131,7 @@ def _bounded_lexeme(lexeme: Lexeme, policy: Policy, rule: str, cuts: list[Bounde
 def _within(dfa: Dfa, members: bytes, maximum: int) -> Dfa | None:
     """Return the words whose runs are short enough; None if nothing is to be cut, or no word would be left."""
     # A gap is no longer than the policy says, even where its rule has a bound of its own.
-    is_gap = members == WHITESPACE and dfa.accepts_empty and _bytes_used(dfa) <= set(members)
+    is_gap = members == WHITESPACE and members[0] in (used := _bytes_used(dfa)) and used <= set(members + PUNCTUATION)
     if not is_gap and not _has_endless_run(dfa, members):
         return None
     cut = intersection(dfa, _short_runs(members, maximum))

@@ -264,11 +264,16 @@ def test_plain_text(text: str) -> None:
     assert (lexeme.min_length, lexeme.max_length, lexeme.free_text) == (0, 3, True)
 
 
-@given(st.text(" \t\n\r\x0b\u00a0a", max_size=6), st.none() | st.integers(0, 4))
-def test_whitespace(text: str, maximum: int | None) -> None:
-    """Only the four characters of JSON, and no more than the maximum."""
-    expected = set(text) <= set(" \t\n\r") and (maximum is None or len(text) <= maximum)
-    assert accepts(lexemes.json_whitespace(maximum), text) == expected
+@given(
+    st.lists(st.sampled_from(" \t\n\r\x0b\u00a0a") | st.sampled_from("{}:"), max_size=8).map("".join),
+    st.sampled_from([("", ":", ""), ("{", "}"), ("{", ""), ("", "{}"), ("{", "", "}")]),
+    st.integers(0, 3),
+)
+def test_punctuation(text: str, texts: tuple[str, ...], maximum: int) -> None:
+    """White space is the four characters of JSON, no more of them than the maximum between neighbours, none outside."""
+    lexeme = lexemes.json_punctuation(tuple(map(str.encode, texts)), maximum)
+    expected = re.fullmatch(f"[ \t\n\r]{{0,{maximum}}}".join(map(re.escape, texts)), text) is not None
+    assert accepts(lexeme, text) == expected
 
 
 def test_the_same_part_is_one_object() -> None:

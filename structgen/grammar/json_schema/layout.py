@@ -76,12 +76,8 @@ class Layout:
 
     @staticmethod
     def _gaps(*texts: bytes) -> Parts:
-        """Return the texts with a gap between neighbours."""
-        gap = lexemes.json_whitespace(ANY_WHITESPACE)
-        parts: list[ir.Expr] = [ir.Literal(texts[0])]
-        for text in texts[1:]:
-            parts += [gap, ir.Literal(text)]
-        return tuple(part for part in parts if part != ir.Literal(b""))
+        """Return the texts with a gap between neighbours: one lexeme, so that nothing in a rule is empty at times."""
+        return (lexemes.json_punctuation(texts, ANY_WHITESPACE),)
 
 
 def join(*parts: ir.Expr) -> ir.Expr:
