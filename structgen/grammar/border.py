@@ -29,7 +29,7 @@ class BorderCosts:
         self.spelling = spelling
         self._to_end: dict[int, list[tuple[int, ...]]] = {}
         self._length_costs: dict[int, tuple[Ints, int]] = {}
-        self.crosses = any(spelling.meets_needed_tokens(terminal.dfa) for terminal in terminals)
+        self.crosses = spelling.meets_needed_tokens(terminal.dfa for terminal in terminals)
         self.nodes: list[int] = [0]
         self._matrix: list[tuple[tuple[int, ...], ...]] = []
         if self.crosses:

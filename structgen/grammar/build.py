@@ -7,8 +7,9 @@ import time
 from structgen.config import Limits
 from structgen.errors import UnsatisfiableError, VocabularyError
 from structgen.grammar.core import AutomatonCore
+from structgen.grammar.growing import grow
 from structgen.grammar.ir import Grammar, LazyRules
-from structgen.grammar.normalise import Deadline, grow, normalise
+from structgen.grammar.normalise import Deadline, normalise
 from structgen.grammar.parser import Parser
 from structgen.grammar.productions import Productions
 from structgen.grammar.scan import VocabularyScans
@@ -54,7 +55,7 @@ def spellable_productions(grammar: Grammar, spelling: Spelling, deadline: Deadli
             f"the vocabulary cannot spell any text of this grammar: no token holds the bytes {listed}; "
             "use a tokenizer with byte fallback, or allow other spellings"
         ) from None
-    if any(spelling.meets_needed_tokens(terminal.dfa) for terminal in productions.terminals):
+    if spelling.meets_needed_tokens(terminal.dfa for terminal in productions.terminals):
         # Lengths must then be followed through tokens that cross borders: exact only without counters.
         return normalise(grammar, deadline, restrict=spelling.restrict, allow_counters=False)
     return productions

@@ -59,7 +59,7 @@ class AutomatonCore:
         self._spelling = spelling
         self._lock = threading.RLock()
         self._costs: FinishingCosts | None = None
-        self._crosses = any(spelling.meets_needed_tokens(terminal.dfa) for terminal in parser.terminals)
+        self._crosses = spelling.meets_needed_tokens(terminal.dfa for terminal in parser.terminals)
         if self._crosses:
             self._costs = FinishingCosts(parser, scans, spelling)
         self._builder = RowBuilder(parser, scans, None if self._costs is None else Cut(self._costs), lambda: self.costs)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +10,7 @@ from itertools import product
 from structgen.errors import LimitError
 from structgen.grammar import dfa as dfas
 from structgen.grammar.dfa import Dfa
-from structgen.grammar.ir import Choice, Expr, Grammar, LazyRules, Lexeme, Literal, Reference, Repeat, Sequence, walk
+from structgen.grammar.ir import Choice, Expr, Grammar, Lexeme, Literal, Reference, Repeat, Sequence, walk
 from structgen.grammar.productions import Productions, Symbols, trim
 from structgen.grammar.terminal import Terminal, build_terminal
 
@@ -49,32 +47,10 @@ def normalise(
         UnsatisfiableError: no text at all belongs to the grammar.
         LimitError: the time is over, or a length bound can be neither counted nor multiplied out.
     """
-    return _Builder(grammar, deadline, restrict, allow_counters=allow_counters).complete()
+    return Builder(grammar, deadline, restrict, allow_counters=allow_counters).complete()
 
 
-def grow(grammar: Grammar, rules: LazyRules, deadline: Deadline, restrict: Callable[[Dfa], Dfa]) -> Productions | None:
-    """Return the productions of rules that are made when they are asked for; None where one might have no text left.
-
-    Args:
-        grammar: what to convert.
-        rules: its rules.
-        deadline: when to give up.
-        restrict: cuts a lexeme's DFA down to what can be spelled; nothing else keeps a text from being spelled.
-
-    Raises:
-        LimitError: the time is over, or a length bound can be neither counted nor multiplied out.
-    """
-    for lexeme in rules.facts.lexemes:
-        dfa = restrict(lexeme.dfa)
-        if dfa is not lexeme.dfa or lexeme.min_length or lexeme.max_length is not None:
-            deadline.check("a lexeme")
-            if build_terminal(replace(lexeme, dfa=dfa)) == (None, False):
-                return None
-    # What comes later is of the size of the rule that is asked for.
-    return _Builder(grammar, Deadline(math.inf), restrict, allow_counters=True).growing()
-
-
-class _Builder:
+class Builder:
     """Lowers expressions to alternatives of non-empty symbol strings, with nullability beside them."""
 
     def __init__(
@@ -85,6 +61,7 @@ class _Builder:
         *,
         allow_counters: bool,
     ) -> None:
+        """Start with nothing lowered; the arguments are those of normalise."""
         self.grammar = grammar
         self.deadline = deadline
         self.restrict = restrict
@@ -99,30 +76,7 @@ class _Builder:
         self.waiting_rules: list[str] = []
         self.shared: dict[object, int] = {}
         self.nullable_rules: set[str] = set()
-        self.lock = threading.RLock()
         self.making = ""
-
-    def growing(self) -> Productions:
-        """Return productions that are lowered rule by rule, as they are asked for."""
-        start = self.nonterminal_of_rule(self.grammar.start)
-        return Productions(
-            self.terminals, self.rules, self.repeats, start, nullable=False, names=self.names, make=self.make
-        )
-
-    def make(self, head: int) -> list[Symbols]:
-        """Return the alternatives of a rule, lowered now."""
-        with self.lock:
-            known = self.rules[head]
-            if known is None:
-                # What is shared between rules would be named by the one that was asked for first.
-                self.shared = {}
-                self.making = self.names[head]
-                body = self.grammar.rules[self.making]
-                if self.is_nullable(body):
-                    raise ValueError(f"rule {self.making!r} has the empty text, which no rule made later may have")
-                found = self.lower(body)
-                known = self.rules[head] = [rhs for rhs in dict.fromkeys(found) if rhs != (~head,)]
-            return known
 
     def complete(self) -> Productions:
         """Return the productions of all rules."""
@@ -146,6 +100,7 @@ class _Builder:
         return trim(self.terminals, rules, self.repeats, start, nullable=self.grammar.start in self.nullable_rules)
 
     def is_nullable(self, expr: Expr) -> bool:
+        """Tell whether the empty text belongs to an expression."""
         match expr:
             case Literal(text=text):
                 return not text
@@ -168,13 +123,7 @@ class _Builder:
         known = self.terminal_of_expr.get(expr)
         if known is None:
             self.deadline.check("a lexeme")
-            if isinstance(expr, Literal):
-                expr_lexeme = Lexeme(dfas.literal(expr.text), name=repr(expr.text.decode("utf-8", "replace")))
-            else:
-                expr_lexeme = expr
-            if self.restrict is not None:
-                expr_lexeme = replace(expr_lexeme, dfa=self.restrict(expr_lexeme.dfa))
-            terminal, nullable = build_terminal(expr_lexeme, allow_counter=self.allow_counters)
+            terminal, nullable = terminal_of(expr, self.restrict, allow_counters=self.allow_counters)
             index = None
             if terminal is not None:
                 index = self.terminal_of_key.setdefault(terminal.key, len(self.terminals))
@@ -184,11 +133,13 @@ class _Builder:
         return known
 
     def new_nonterminal(self, alternatives: list[Symbols] | None) -> int:
+        """Return the number of a new nonterminal; its alternatives may be lowered later."""
         self.rules.append(alternatives)
         self.names.append(f"{self.making} / {len(self.shared)}")
         return len(self.rules) - 1
 
     def nonterminal_of_rule(self, name: str) -> int:
+        """Return the number of the nonterminal of a rule."""
         if name not in self.rule_number:
             self.rule_number[name] = self.new_nonterminal(None)
             self.names[-1] = name
@@ -220,14 +171,20 @@ class _Builder:
                 return self.lower_repeat(expr)
 
     def lower_choice(self, options: tuple[Expr, ...]) -> list[Symbols]:
+        """Return the alternatives of the non-empty texts of any one option, all fixed words as one terminal."""
         words = [option.text for option in options if isinstance(option, Literal) and option.text]
         rest: list[Expr] = [option for option in options if not isinstance(option, Literal)]
         if words:
             rest.insert(0, Literal(words[0]) if len(words) == 1 else Lexeme(dfas.from_words(words)))
         return list(dict.fromkeys(rhs for option in rest for rhs in self.lower(option)))
 
+    def lower_item(self, item: Expr) -> list[Symbols]:
+        """Return the alternatives of an expression that stands in a sequence."""
+        return self.lower(item)
+
     def lower_sequence(self, items: tuple[Expr, ...]) -> list[Symbols]:
-        parts = [(self.lower(item), self.is_nullable(item)) for item in items]
+        """Return the alternatives of the non-empty texts of items in order."""
+        parts = [(self.lower_item(item), self.is_nullable(item)) for item in items]
         if any(not alternatives and not nullable for alternatives, nullable in parts):
             return []
         parts = [(alternatives, nullable) for alternatives, nullable in parts if alternatives]
@@ -255,6 +212,7 @@ class _Builder:
         return prefix
 
     def lower_repeat(self, expr: Repeat) -> list[Symbols]:
+        """Return the alternatives of the non-empty texts of a repeat, through a nonterminal that the parser counts."""
         low, high, separator = expr.minimum, expr.maximum, expr.separator
         if high == 0:
             return []
@@ -276,6 +234,19 @@ class _Builder:
             if (low, high) != (1, None):
                 self.repeats[head] = (low, high)
         return [(~self.shared[key],)]
+
+
+def terminal_of(
+    expr: Lexeme | Literal, restrict: Callable[[Dfa], Dfa] | None, *, allow_counters: bool
+) -> tuple[Terminal | None, bool]:
+    """Return the terminal of the non-empty words that can be spelled, None if there are none, and nullability."""
+    lexeme = expr
+    if isinstance(lexeme, Literal):
+        lexeme = Lexeme(dfas.literal(lexeme.text), name=repr(lexeme.text.decode("utf-8", "replace")))
+    if restrict is not None:
+        dfa = restrict(lexeme.dfa)
+        lexeme = lexeme if dfa is lexeme.dfa else replace(lexeme, dfa=dfa)
+    return build_terminal(lexeme, allow_counter=allow_counters)
 
 
 def depth_within(grammar: Grammar, num_levels: int) -> int:

@@ -8,6 +8,7 @@ byte. Else costs.py follows the needed tokens through the lexemes and across the
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
@@ -32,6 +33,7 @@ class Spelling:
         occurring = np.zeros(256, np.bool_)
         occurring[trie.node_byte[1:]] = True
         self.is_rare = occurring & ~self.is_plain
+        self._has_rare = bool(self.is_rare.any())
         self.occurring = occurring
         self._holds_token = holds_token
         self._missing = np.flatnonzero(~occurring)
@@ -39,7 +41,7 @@ class Spelling:
 
     def can_spell(self, used: frozenset[int]) -> bool:
         """Return whether some token is just that byte for each of some bytes, and no byte needs longer tokens."""
-        return not self.is_rare.any() and all(self.is_plain[byte] for byte in used)
+        return not self._has_rare and all(self.is_plain[byte] for byte in used)
 
     def restrict(self, dfa: Dfa) -> Dfa:
         """Return the DFA without the bytes that occur in no token (the same object if nothing changes)."""
@@ -51,9 +53,9 @@ class Spelling:
         lost = (dfa.delta >= 0) & ~self.occurring
         return Dfa.build(np.where(lost, -1, dfa.delta), dfa.accepting, dfa.tick_bytes & ~lost)
 
-    def meets_needed_tokens(self, dfa: Dfa) -> bool:
-        """Return whether some byte of the DFA is only found inside longer tokens."""
-        return bool(((dfa.delta >= 0).any(axis=0) & self.is_rare).any())
+    def meets_needed_tokens(self, dfas: Iterable[Dfa]) -> bool:
+        """Return whether some byte of the DFAs is only found inside longer tokens."""
+        return self._has_rare and any(((dfa.delta >= 0).any(axis=0) & self.is_rare).any() for dfa in dfas)
 
     @cached_property
     def needed_nodes(self) -> dict[int, dict[int, int]]:

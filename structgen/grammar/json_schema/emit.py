@@ -22,7 +22,7 @@ from structgen.grammar.json_schema import numbers, strings
 from structgen.grammar.json_schema.emit_arrays import array_rule, outline_array
 from structgen.grammar.json_schema.emit_objects import object_rule, outline_object
 from structgen.grammar.json_schema.layout import Layout, Style, choose
-from structgen.grammar.json_schema.prune import productive_rules, pruned
+from structgen.grammar.json_schema.prune import is_whole, productive_rules, pruned
 from structgen.grammar.json_schema.rules import Outline
 from structgen.grammar.json_schema.shapes import Values
 from structgen.grammar.json_schema.solver import Solver
@@ -120,9 +120,11 @@ class Emitter:
 
         def rules_of(name: str) -> dict[str, ir.Expr]:
             part = self._parts[name]
-            if not part.rules:
-                self._make(part)
-            return pruned(part.rules, name, productive)
+            if part.rules:
+                return pruned(part.rules, name, productive)
+            self._make(part)
+            # Sub-rules of what is made late end wherever their parts do.
+            return part.rules if is_whole(part.rules, productive) else pruned(part.rules, name, productive)
 
         scalars = dict.fromkeys(option for options in self._scalars.values() for option in options)
         parts = [part for one in scalars for part in ir.walk(one)]

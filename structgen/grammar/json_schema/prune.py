@@ -27,6 +27,23 @@ def pruned(rules: Mapping[str, ir.Expr], start: str, productive: set[str]) -> di
     return found
 
 
+def is_whole(rules: Mapping[str, ir.Expr], productive: set[str]) -> bool:
+    """Tell whether rules hold nothing without a text, besides what they need each other for.
+
+    Args:
+        rules: which refer to each other and to others.
+        productive: the other rules to which some text belongs.
+    """
+    for body in rules.values():
+        for part in ir.walk(body):
+            if isinstance(part, ir.Reference):
+                if part.name not in productive and part.name not in rules:
+                    return False
+            elif part == ir.NOTHING or (isinstance(part, ir.Lexeme) and part.dfa.is_empty):
+                return False
+    return True
+
+
 def productive_rules(rules: Mapping[str, ir.Expr], others: set[str]) -> set[str]:
     """Return the rules from which some text comes, by propagation from what is known to the rules that use it.
 
