@@ -62,9 +62,17 @@ class CharSet:
         """Return the number of code points."""
         return sum(last - first + 1 for first, last in self.ranges)
 
+    @classmethod
+    def union_of(cls, sets: Iterable[CharSet]) -> CharSet:
+        """Return the code points of any set."""
+        kept = [one for one in sets if one.ranges]
+        if len(kept) < 2:
+            return kept[0] if kept else cls(())
+        return cls.from_ranges(piece for one in kept for piece in one.ranges)
+
     def union(self, other: CharSet) -> CharSet:
         """Return the code points of either."""
-        return CharSet.from_ranges([*self.ranges, *other.ranges])
+        return CharSet.union_of((self, other))
 
     def intersection(self, other: CharSet) -> CharSet:
         """Return the code points of both."""

@@ -129,7 +129,7 @@ def escape(key: str) -> str:
 
 def unescape(part: str) -> str:
     """Return the key that one part of a JSON pointer stands for."""
-    return unquote(part).replace("~1", "/").replace("~0", "~")
+    return part if part.isalnum() else unquote(part).replace("~1", "/").replace("~0", "~")
 
 
 def child(pointer: str, *keys: str | int) -> str:

@@ -46,14 +46,17 @@ def read_pattern(pattern: str) -> Pattern:
 
 
 def _read(pattern: str) -> Pattern:
-    found = regex.to_chardfa(regex.parse(pattern, "ecma"), mode="search")
+    node = regex.parse(pattern, "ecma")
+    found = regex.to_chardfa(node, mode="search")
     try:
-        other = regex.to_chardfa(regex.parse(pattern, "python"), mode="search")
+        python = regex.parse(pattern, "python")
     except GrammarSyntaxError:
         # Python cannot read it (a property class, say), so nothing that is read by its rules can differ.
         return Pattern(found, found)
+    other = found if python == node else regex.to_chardfa(python, mode="search")
     sure = found if other == found else found.intersection(other)
     possible = found if other == found else found.union(other)
     if _WIDER_IN_ECMA.search(pattern):
-        possible = possible.union(regex.to_chardfa(regex.parse(pattern, "ecma", either=True), mode="search"))
+        wider = regex.parse(pattern, "ecma", either=True)
+        possible = possible if wider == node else possible.union(regex.to_chardfa(wider, mode="search"))
     return Pattern(sure, sure if possible == sure else possible)

@@ -49,7 +49,8 @@ class Document:
             UnsupportedSchemaError: the document is of no dialect that is read here.
         """
         self.root = root
-        self._known: dict[str, JsonValue] = {}
+        # "" is where a pointer that does not begin with "#" ends up.
+        self._known: dict[str, JsonValue] = {"#": root, "": root}
         # The subschemas, each with the resource that it is part of.
         self._resources: dict[str, Resource] = {}
         # Two places may claim one name; that is told where the name is used.
@@ -139,19 +140,25 @@ class Document:
         Raises:
             UnsupportedSchemaError: there is nothing.
         """
-        # Subschemas are asked for from the outside in, so nearly always the parent is known.
-        parent = pointer.rpartition("/")[0]
-        parts = pointer[len(parent) :].split("/")[1:] if parent in self._known else pointer.split("/")[1:]
-        at = self._known.get(parent, self.root)
-        for part in parts:
-            key = unescape(part)
+        known = self._known
+        if pointer in known:
+            return known[pointer]
+        # Subschemas are asked for from the outside in, so nearly always something close above is known.
+        inside: list[str] = []
+        above = pointer
+        while above not in known:
+            inside.append(above)
+            above = above.rpartition("/")[0]
+        at = known[above]
+        for place in reversed(inside):
+            key = unescape(place.rpartition("/")[2])
             if isinstance(at, dict) and key in at:
                 at = at[key]
             elif isinstance(at, list) and _INDEX.fullmatch(key) and int(key) < len(at):
                 at = at[int(key)]
             else:
                 raise UnsupportedSchemaError(pointer, "$ref", "points to nothing in this document")
-        self._known[pointer] = at
+            known[place] = at
         return at
 
     def targets(self, pointer: str) -> Iterator[str]:

@@ -102,9 +102,8 @@ class AtomReader:
             python = ignore_case_python(parts, ascii_only=ascii_only)
             ecma = ignore_case_ecma(parts) if self.is_ecma else NONE
         else:
-            python, ecma = NONE, NONE
-            for part in parts:
-                python, ecma = python.union(part.python), ecma.union(part.ecma)
+            python = CharSet.union_of([part.python for part in parts])
+            ecma = CharSet.union_of([part.ecma for part in parts]) if self.is_ecma else NONE
         if is_negated:
             python, ecma = python.complement(), ecma.complement()
         return Chars(self._both(python, ecma) if self.is_ecma else python)
