@@ -22,6 +22,7 @@ import signal
 import sys
 import tempfile
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -231,6 +232,7 @@ _bench: list[Bench] = []
 
 def start_bench(settings: Settings) -> None:
     """Prepare a process for run_in_bench."""
+    warnings.filterwarnings("ignore", ".*is ignored")  # what the authors of the schemas misspelt
     _bench.append(Bench(settings))
     gc.freeze()
     gc.disable()  # run_in_bench collects: a pause of the collector is not part of a mask

@@ -181,6 +181,7 @@ def llama3() -> tuple[Any, Vocabulary, stepper.Tokens, np.ndarray]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
+@pytest.mark.filterwarnings("ignore:.*is ignored")  # what other people misspelt
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs the MaskBench sample in ../shared/bench")
 @pytest.mark.skipif(not LLAMA3.is_dir(), reason=f"needs the tokenizer of Llama 3 in {LLAMA3}")
 @pytest.mark.parametrize("part", range(NUM_PARTS))
