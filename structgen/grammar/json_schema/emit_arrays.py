@@ -18,7 +18,7 @@ from structgen.grammar.json_schema.layout import Layout, choose, join, optional
 from structgen.grammar.json_schema.rules import Outline, Rules
 from structgen.grammar.json_schema.terms import InexactError, Terms, both, negation
 
-MAX_UNIQUE = 512
+MAX_UNIQUE = 1024
 """Most sets of used values that an array without equal items is written with."""
 MAX_CONTAINS = 256
 """Most items that minContains asks for: each is written out, and compiling takes time in the square of them."""

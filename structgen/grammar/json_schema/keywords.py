@@ -56,7 +56,9 @@ KEYWORDS: dict[str, Keyword] = {
     "contains": Keyword("exact", "several at once too, within the limit on counts"),
     "minContains": Keyword("exact", "see contains; up to 256 where nothing else bounds the array"),
     "maxContains": Keyword("exact", "see contains"),
-    "uniqueItems": Keyword("partly", "items out of few scalars, such as 8; short tuples of different kinds"),
+    "uniqueItems": Keyword(
+        "partly", "items out of up to 10 scalars, or of more with a small maxItems; short tuples of different kinds"
+    ),
     "properties": Keyword(
         "exact",
         "in declared order, or in any order on request: of more than 8 keys those may then be written twice that need "
