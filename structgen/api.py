@@ -6,6 +6,7 @@ Left out so far: batches in one pass (a batch runs row by row), functions, sever
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
@@ -180,7 +181,10 @@ class Model:
     @property
     def metrics(self) -> Mapping[str, RouteMetrics]:
         """What the calls so far took, by route; a call without `route` counts under the name of its output type."""
-        return self._metrics.snapshot()
+        statuses = self._runtime.route_controls.statuses()
+        return {
+            route: replace(sums, drafters=statuses.get(route, {})) for route, sums in self._metrics.snapshot().items()
+        }
 
     @overload
     def generator(

@@ -1,4 +1,4 @@
-"""The command `structgen`: see it work, fetch the model, generate one object, check a declaration, estimate a speed-up.
+"""The command `structgen`: see it work, fetch the model, generate one object, check a declaration, measure a speed-up.
 
 Results go to stdout, all else to stderr. Exit codes: 0 done, 1 failed (one line says why), 2 wrong usage, or a
 declaration that `check` found refused or unsatisfiable, 130 interrupted.
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from structgen.cli_bench import bench
 from structgen.cli_generate import generate
 from structgen.cli_types import (
     ChoiceOption,
@@ -141,6 +142,7 @@ def fetch_model(
 
 
 app.command()(generate)
+app.add_typer(bench)
 
 
 @app.command()

@@ -197,16 +197,20 @@ class Speculation:
         mode: how drafts of a model are drawn and accepted. "coupled": with the noise of the text, so that the text
             hangs on the seed alone; "exact_ratio": with noise of their own and block verification, which accepts
             somewhat more.
+        adaptive: whether who drafts, how far, and how much of it the target reads is decided from what is measured;
+            False asks everybody in every round and reads whatever was drafted.
     """
 
     drafters: Sequence[Drafter] | None = None
     max_draft_tokens: int = 8
     mode: DraftMode = "coupled"
+    adaptive: bool = True
 
     def __post_init__(self) -> None:
         """Check each field, and freeze the drafters."""
         check_count("max_draft_tokens", self.max_draft_tokens, minimum=0)
         check_name("mode", self.mode, get_args(DraftMode))
+        check_flag("adaptive", self.adaptive)
         if self.drafters is not None:
             object.__setattr__(self, "drafters", _checked_drafters(self.drafters))
 

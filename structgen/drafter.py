@@ -67,7 +67,11 @@ class DraftView(Protocol):
 
 
 class DraftSession(Protocol):
-    """A drafter at work for one request."""
+    """A drafter at work for one request.
+
+    A session may have an attribute `kind`, hashable and of few values: what kind of guess the token is that it gave
+    last. Speculation control measures kinds apart.
+    """
 
     def propose(self, view: DraftView) -> Iterable[Proposal]:
         """Return or yield what may come next, token by token.

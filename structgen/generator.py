@@ -18,7 +18,7 @@ from structgen.config import Sampling, Speculation
 from structgen.drafter import DraftMemories
 from structgen.errors import OptionError
 from structgen.partial import Partial
-from structgen.replay_record import ReplayRecord
+from structgen.replay_record import ReplayRecord, SpeculationRecord
 from structgen.report import Result
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Compiled(Generic[T]):
     compile_cache: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Call:
     """A request on its way, and what its report needs."""
 
@@ -71,6 +71,7 @@ class _Call:
     route: str
     compile_cache: str
     deterministic: bool
+    speculation: SpeculationRecord
 
 
 class Generator(Generic[T]):
@@ -187,34 +188,33 @@ class Generator(Generic[T]):
             stop=tuple(settings.stop),
         )
         route = self._declaration.name if settings.route is None else settings.route
-        return _Call(request, self._decoding(request, settings), route, compile_cache, settings.deterministic)
+        speculation = Speculation() if settings.speculation is None else settings.speculation
+        if self._answers is not None:
+            speculation = Speculation.off()  # whole answers are compared, and nothing is drafted
+        setup = self._runtime.route_controls.setup(
+            speculation,
+            route=route,
+            memory=self._draft_memories.of(settings.scope),
+            deterministic=settings.deterministic,
+        )
+        return _Call(
+            request=request,
+            decoding=self._decoding(request, setup),
+            route=route,
+            compile_cache=compile_cache,
+            deterministic=settings.deterministic,
+            speculation=SpeculationRecord.of(speculation, setup.drafters),
+        )
 
-    def _decoding(self, request: Request, settings: CallSettings) -> Decoding | ExactChoice:
+    def _decoding(self, request: Request, speculation: SpeculationSetup) -> Decoding | ExactChoice:
         """Return the way to the text: token by token, or among whole answers."""
         from structgen.decode.exact_choice import ExactChoice
         from structgen.decode.loop import Decoding
 
         target, vocabulary = self._runtime.new_target(), self._runtime.vocabulary
         if self._answers is None:
-            return Decoding(target, self._automaton.start(), vocabulary, request, self._speculation(settings))
+            return Decoding(target, self._automaton.start(), vocabulary, request, speculation)
         return ExactChoice(target, vocabulary, self._answers, request)
-
-    def _speculation(self, settings: CallSettings) -> SpeculationSetup:
-        """Return who drafts for a call."""
-        from structgen.decode.control import FixedControl
-        from structgen.decode.drafters import ForcedRun, PromptLookup, StateTable
-        from structgen.decode.drafting import SpeculationSetup
-
-        speculation = Speculation() if settings.speculation is None else settings.speculation
-        drafters = speculation.drafters
-        if drafters is None:
-            drafters = (ForcedRun(), StateTable(), PromptLookup())
-        return SpeculationSetup(
-            drafters=drafters,
-            control=FixedControl(speculation.max_draft_tokens),
-            memory=self._draft_memories.of(settings.scope),
-            mode=speculation.mode,
-        )
 
     @functools.cached_property
     def _answers(self) -> Mapping[str, tuple[int, ...]] | None:
@@ -298,6 +298,8 @@ class Generator(Generic[T]):
             answers=None if answers is None else tuple(answers),
             seed=request.seed,
             sampling=request.sampling,
+            speculation=call.speculation,
+            drafts=tuple(call.decoding.trace.drafts),
             max_tokens=request.max_tokens,
             stop=request.stop,
             deterministic=call.deterministic,

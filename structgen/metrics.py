@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from structgen.report import Report
+from structgen.speculation_status import DrafterStatus
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +32,7 @@ class RouteMetrics:
         num_unmeasured: calls whose legal_mass_lost was not a number.
         drafted: tokens that were drafted, by name of the drafter.
         accepted: those of them that became part of a text.
+        drafters: what speculation control decided for each drafter, and why; empty where nothing adapts.
     """
 
     num_requests: int = 0
@@ -49,11 +51,28 @@ class RouteMetrics:
     num_unmeasured: int = 0
     drafted: Mapping[str, int] = field(default_factory=dict)
     accepted: Mapping[str, int] = field(default_factory=dict)
+    drafters: Mapping[str, DrafterStatus] = field(default_factory=dict)
 
     @property
     def tokens_per_target_pass(self) -> float:
         """Tokens of the texts per forward pass, 0 if there was no pass."""
         return self.num_tokens / self.num_target_passes if self.num_target_passes else 0.0
+
+    @property
+    def seconds_per_request(self) -> float:
+        """What a finished call takes, with the drafts that were thrown away; 0 if there was none."""
+        return self.total_s / self.num_requests if self.num_requests else 0.0
+
+    @property
+    def mean_ttft_s(self) -> float:
+        """Seconds up to the first token of a call, 0 if there was none."""
+        return self.ttft_s / self.num_requests if self.num_requests else 0.0
+
+    @property
+    def mean_tpot_s(self) -> float:
+        """Seconds per token after the first of its call, 0 if there was none."""
+        num_later = self.num_tokens - self.num_requests
+        return (self.total_s - self.ttft_s) / num_later if num_later > 0 else 0.0
 
     @property
     def acceptance_rate(self) -> float:
@@ -62,7 +81,7 @@ class RouteMetrics:
         return sum(self.accepted.values()) / num_drafted if num_drafted else 0.0
 
 
-_COUNTED = ("num_requests", "num_truncated", "num_unmeasured", "legal_mass_lost", "drafted", "accepted")
+_COUNTED = ("num_requests", "num_truncated", "num_unmeasured", "legal_mass_lost", "drafted", "accepted", "drafters")
 _SUMMED = tuple(one.name for one in fields(RouteMetrics) if one.name not in _COUNTED)
 
 

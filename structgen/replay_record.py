@@ -4,16 +4,41 @@ from __future__ import annotations
 
 import json
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from structgen.config import Limits, Sampling
+from structgen.config import DraftMode, Limits, Sampling, Speculation
+from structgen.drafter import Drafter
 from structgen.errors import OptionError, StructgenError, shown
 
 _FORMAT = "structgen.ReplayRecord.1"
 # How a number that JSON does not have is written: logit_bias may hold it.
 _INFINITE = {"inf": float("inf"), "-inf": float("-inf")}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpeculationRecord:
+    """The options of speculation as they can be stored; the names are those of Speculation.
+
+    Attributes:
+        drafters: each as it is written in Python.
+    """
+
+    drafters: tuple[str, ...]
+    max_draft_tokens: int
+    mode: DraftMode
+    adaptive: bool
+
+    @classmethod
+    def of(cls, speculation: Speculation, drafters: Sequence[Drafter]) -> SpeculationRecord:
+        """Return what is stored of some options, and of the drafters that they came to."""
+        return cls(
+            drafters=tuple(repr(drafter) for drafter in drafters),
+            max_draft_tokens=speculation.max_draft_tokens,
+            mode=speculation.mode,
+            adaptive=speculation.adaptive,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,6 +62,9 @@ class ReplayRecord:
         answers: the answers of Choice(exact=True) in their order, None for every other type.
         seed: seed of the noise, drawn if none was given.
         sampling: sampling options.
+        speculation: how tokens were drafted ahead.
+        drafts: tokens that were drafted for each pass, that over the prompt included: token ids, and -1 - id for a
+            token that was drawn with noise of its own (mode "exact_ratio").
         max_tokens: token budget.
         stop: strings that end the text.
         deterministic: whether the call asked for nothing but prompt, options and seed to have a say.
@@ -60,6 +88,8 @@ class ReplayRecord:
     answers: tuple[str, ...] | None
     seed: int
     sampling: Sampling
+    speculation: SpeculationRecord
+    drafts: tuple[tuple[int, ...], ...]
     max_tokens: int
     stop: tuple[str, ...]
     deterministic: bool

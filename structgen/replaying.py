@@ -10,9 +10,12 @@ from dataclasses import dataclass
 
 from structgen.api import Model, load
 from structgen.decode.digests import backend_of
+from structgen.decode.drafting import SpeculationSetup
 from structgen.decode.exact_choice import ExactChoice
 from structgen.decode.loop import Decoding, Request
 from structgen.decode.runtime import Runtime, versions
+from structgen.decode.script import Script
+from structgen.drafter import DraftMemory
 from structgen.errors import OptionError, StructgenError
 from structgen.grammar.compile import compile_grammar
 from structgen.grammar.stored import grammar_from_text
@@ -140,7 +143,9 @@ def _decoding(record: ReplayRecord, runtime: Runtime) -> Decoding | ExactChoice:
             "the grammar of this record is not the one that its tokens were drawn under: the record was changed, or "
             "another version of structgen writes grammars in another form"
         )
-    return Decoding(runtime.new_target(), automaton.start(), runtime.vocabulary, request)
+    script = Script(record.drafts)
+    setup = SpeculationSetup(drafters=(script,), control=script, memory=DraftMemory(), mode=record.speculation.mode)
+    return Decoding(runtime.new_target(), automaton.start(), runtime.vocabulary, request, setup)
 
 
 def _first_difference(recorded: tuple[int, ...], here: list[int]) -> int | None:

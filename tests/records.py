@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import structgen as sg
+from structgen.replay_record import SpeculationRecord
 
 
 def make_record(**fields: Any) -> sg.ReplayRecord:
@@ -26,6 +27,8 @@ def make_record(**fields: Any) -> sg.ReplayRecord:
         "answers": None,
         "seed": 3,
         "sampling": sg.Sampling(),
+        "speculation": SpeculationRecord.of(sg.Speculation.off(), ()),
+        "drafts": (),
         "max_tokens": 20,
         "stop": (),
         "deterministic": False,

@@ -38,7 +38,7 @@ class Place(NamedTuple):
 
     Attributes:
         drafter: name of who drafted it.
-        kind: what kind of place it is, None where the drafter knows no kinds.
+        kind: what kind of guess it is, None where the drafter knows no kinds.
     """
 
     drafter: str

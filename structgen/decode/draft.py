@@ -122,6 +122,11 @@ class Draft:
         return [node.token_id for node in self.nodes[1:] if not node.is_end]
 
     @property
+    def told_token_ids(self) -> tuple[int, ...]:
+        """The drafted tokens as a record tells them: -1 - id for one that was drawn with noise of its own."""
+        return tuple(node.token_id if node.draft_law is None else -1 - node.token_id for node in self.nodes[1:])
+
+    @property
     def is_drawn(self) -> bool:
         """Whether any token was drawn with noise of its own."""
         return any(node.draft_law is not None for node in self.nodes)

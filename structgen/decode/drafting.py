@@ -115,12 +115,10 @@ class Drafting:
             return False
         num_before, clock, mask_s = len(draft.nodes), time.perf_counter(), draft.mask_s
         try:
-            proposed = self._sessions[name].propose(round_)
-            # Of a run that is known as a whole the end is the least certain: the model may reach beyond it.
-            last = len(proposed) - 1 if isinstance(proposed, Sequence) else None
-            for index, proposal in enumerate(proposed):
-                kind = None if last is None else "last" if index == last else "inside"
-                if not round_.take(proposal, Place(name, kind)) or not self._wants(draft, name):
+            session = self._sessions[name]
+            for proposal in session.propose(round_):
+                place = Place(name, getattr(session, "kind", None))
+                if not round_.take(proposal, place) or not self._wants(draft, name):
                     break
         except Exception:  # code of a user, or a draft model that gives no legal token a probability
             self._drop(name)

@@ -191,6 +191,7 @@ class Decoding:
         self.trace.mask_s += draft.mask_s
         self.trace.drafted.update(place.drafter for place in draft.places)
         self.trace.accepted.update(draft.nodes[node].place.drafter for node in path)
+        self.trace.drafts.append(draft.told_token_ids)
         self._setup.control.record(
             num_accepted=len(path),
             num_draws=self.trace.num_draws - num_draws,

@@ -33,6 +33,8 @@ _DTYPES = {
 }
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _HUB_TIMEOUT_S = 5.0
+# What one would call the embedded model.
+_SHORT_NAME = "smollm2"
 _ACCEPTED = (
     f"a model is: nothing (the embedded {MODEL_NAME}), a folder with config.json, weights and tokenizer, "
     "a .gguf file, or a hub id such as 'Qwen/Qwen2.5-0.5B-Instruct'"
@@ -72,6 +74,8 @@ def load_model(name: str | os.PathLike[str] | None = None, *, device: str = "aut
     where = _device(device)
     wanted = _dtype(dtype, where)
     source = MODEL_NAME if name is None else _source(name)
+    if source.lower() == _SHORT_NAME:
+        source = MODEL_NAME
     path = fetch_default_model() if source == MODEL_NAME else _path(source)
     model, tokenizer = _by_name(path, source, wanted)
     check_model(model)

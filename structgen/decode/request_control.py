@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from structgen.decode.acceptance_estimates import Place
-from structgen.decode.speculation_control import Outcome, RouteControl, Tried
+from structgen.decode.speculation_control import TRIAL_TOKENS, Outcome, RouteControl, Tried
 
 
 class RequestControl:
@@ -25,27 +25,39 @@ class RequestControl:
         """
         self._route = route
         self._draws_by_itself = draws_by_itself
-        self._is_trial = False
+        # Whether this draft is read on trial, None where nobody asked.
+        self._is_paid: bool | None = None
         self._places: Sequence[Place] = ()
         self._num_read = 0
         self._declined: set[str] = set()
         # Tokens that were drafted and not read, until their turn in the text has come.
         self._waiting: list[tuple[Place, int]] = []
         self._num_before_waiting = 0
+        self._is_prefill = True
 
     def start_round(self) -> None:
         """Begin a draft."""
-        # One draft that waits for the text is enough to learn from.
         self._places, self._num_read = (), 0
         self._declined = set()
-        self._is_trial = not self._waiting and self._route.start_round(needs_reading=self._draws_by_itself)
+        self._is_paid = None
 
     def wants(self, places: Sequence[Place], drafter: str) -> bool:
         """Say whether a drafter should add a token to the draft."""
-        is_wanted = self._route.wants(places, drafter, is_trial=self._is_trial)
-        if not is_wanted and len(places) < self._route.max_draft_tokens:
-            self._declined.add(drafter)
-        return is_wanted
+        if len(places) >= self._route.max_draft_tokens:
+            return False
+        if self._route.wants(places, drafter) or self._may_try(places, drafter):
+            return True
+        self._declined.add(drafter)
+        return False
+
+    def _may_try(self, places: Sequence[Place], drafter: str) -> bool:
+        """Say whether a drafter may draft for what it teaches."""
+        if not self._draws_by_itself:
+            # One draft that waits for the text is enough to learn from.
+            return not self._waiting and self._route.may_try(drafter)
+        if self._is_paid is None:
+            self._is_paid = self._route.pay_for_reading()
+        return self._is_paid and len(places) < TRIAL_TOKENS
 
     def keep(self, places: Sequence[Place], token_ids: Sequence[int], *, is_drawn: bool) -> int:
         """Return how many tokens of the draft the target should read; the others wait for the text.
@@ -72,16 +84,7 @@ class RequestControl:
         num_rows: int,
         verify_s: float,
     ) -> None:
-        """Take note of what the target made of the draft.
-
-        Args:
-            num_accepted: tokens of it that became text.
-            num_draws: draws that were made, one for each place that the text came to.
-            token_ids: what the text got.
-            draft_s: seconds of drafting by drafter.
-            num_rows: tokens that the target read in its pass.
-            verify_s: seconds of the pass.
-        """
+        """Take note of what the target made of the draft."""
         compared = self._places[: min(self._num_read, num_draws)]
         tried = [Tried(place, number < num_accepted) for number, place in enumerate(compared)]
         if num_accepted < self._num_before_waiting:
@@ -98,8 +101,10 @@ class RequestControl:
                 num_rows=num_rows,
                 draft_s=draft_s,
                 verify_s=verify_s,
+                is_prefill=self._is_prefill,
             )
         )
+        self._is_prefill = False
 
     def _arrived(self, token_ids: Sequence[int]) -> list[Tried]:
         """Compare what waits with what the text got, up to the first difference."""

@@ -16,6 +16,7 @@ from structgen.decode.causal_model import CausalModel, text_config
 from structgen.decode.digests import ModelIdentity
 from structgen.decode.models import LoadedModel, check_readable, check_tokenizer
 from structgen.decode.prompt import Prompt, encode_prompt
+from structgen.decode.route_controls import RouteControls
 from structgen.decode.style import preferred_whitespace, user_folder
 from structgen.decode.target import Target, TargetBatch
 from structgen.decode.transformers_target import TransformersBatch
@@ -29,6 +30,7 @@ class Runtime:
 
     Attributes:
         vocabulary: that of the tokenizer, with every stop id that model and tokenizer name.
+        route_controls: who decides how far its requests draft ahead.
         context_length: most tokens of prompt and answer together, None if the model sets no bound.
     """
 
@@ -43,6 +45,7 @@ class Runtime:
         self._tokenizer_lock = threading.Lock()
         self._whitespace_lock = threading.Lock()
         self._whitespace: Whitespace | None = None
+        self.route_controls = RouteControls(lambda: None)
         self.vocabulary = Vocabulary.from_tokenizer(
             loaded.tokenizer, stop_ids=_model_stop_ids(loaded.model, loaded.tokenizer)
         )

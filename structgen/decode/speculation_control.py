@@ -34,8 +34,9 @@ _log = logging.getLogger("structgen")
 
 # The share of a route's seconds that may go into drafts which are not expected to pay.
 _TRIAL_SHARE = 0.01
-# Tokens of a draft that is read on trial.
-_TRIAL_TOKENS = 4
+TRIAL_TOKENS = 4
+"""Tokens of a draft that is read on trial."""
+
 # Rounds that the rate of a route, and what a draft costs, are averages of.
 _RATE_ROUNDS = 64.0
 _SECONDS_BETWEEN_WARNINGS = 600.0
@@ -66,6 +67,7 @@ class Outcome:
         num_rows: tokens that the target read in its pass.
         draft_s: seconds of drafting by drafter.
         verify_s: seconds of the pass.
+        is_prefill: whether the pass read the prompt as well, so that it says nothing of the others.
     """
 
     places: Sequence[Place]
@@ -76,6 +78,7 @@ class Outcome:
     num_rows: int
     draft_s: Mapping[str, float]
     verify_s: float
+    is_prefill: bool
 
 
 @dataclass(slots=True)
@@ -124,13 +127,12 @@ class _Kept:
 class RouteControl:
     """What all requests of a route have measured together; safe to use from several threads."""
 
-    def __init__(self, route: str, drafters: Mapping[str, float], costs: PassCosts, *, max_draft_tokens: int) -> None:
+    def __init__(self, route: str, drafters: Sequence[str], costs: PassCosts, *, max_draft_tokens: int) -> None:
         """Start before the first request.
 
         Args:
             route: its name, for the log.
-            drafters: names in the order in which they are asked, each with the seconds that one drafted token is
-                expected to take before any was measured.
+            drafters: names in the order in which they are asked.
             costs: those of the target model's passes; the control goes on measuring them.
             max_draft_tokens: most tokens of one draft.
         """
@@ -138,7 +140,6 @@ class RouteControl:
         self._lock = threading.Lock()
         self._costs = costs
         self._estimates = AcceptanceEstimates()
-        self._expected_s = dict(drafters)
         self._kept = {name: _Kept() for name in drafters}
         self._rate = _Rate()
         # Seconds that may be spent on trials; starts with enough to try everybody once.
@@ -150,37 +151,26 @@ class RouteControl:
         """Their names, in the order in which they are asked."""
         return tuple(self._kept)
 
-    def start_round(self, *, needs_reading: bool) -> bool:
-        """Say whether the next draft may be a trial, and pay for what it has to cost.
-
-        Args:
-            needs_reading: whether only the target can tell how good such a draft is.
-        """
+    def pay_for_reading(self) -> bool:
+        """Say whether a draft may be read on trial, and pay for it."""
         with self._lock:
-            if not needs_reading:
-                return self._credit > 0.0
             dearest = max((self._token_s(name) for name in self._kept), default=0.0)
-            price = _TRIAL_TOKENS * dearest + self._costs.seconds(1 + _TRIAL_TOKENS) - self._costs.seconds(1)
+            price = TRIAL_TOKENS * dearest + self._costs.seconds(1 + TRIAL_TOKENS) - self._costs.seconds(1)
             if self._credit < price:
                 return False
             self._credit -= price
             return True
 
-    def wants(self, places: Sequence[Place], drafter: str, *, is_trial: bool) -> bool:
-        """Say whether a drafter should add a token to a draft.
+    def may_try(self, drafter: str) -> bool:
+        """Say whether a drafter may draft for what the text will say of it; its seconds are paid afterwards."""
+        with self._lock:
+            return self._token_s(drafter) * self.max_draft_tokens < self._credit
 
-        Args:
-            places: of the draft so far.
-            drafter: who would go on.
-            is_trial: whether this may be done for what it teaches.
-        """
+    def wants(self, places: Sequence[Place], drafter: str) -> bool:
+        """Say whether a token more of a drafter is worth more than what it costs."""
         room = self.max_draft_tokens - len(places)
-        if room <= 0:
-            return False
         with self._lock:
             token_s = self._token_s(drafter)
-            if is_trial and token_s * self.max_draft_tokens <= max(self._credit, 0.0):
-                return True
             survivals = self._survivals(places)
             rate = self._tokens_per_second()
             kept = self._best_gain(survivals, rate)
@@ -218,8 +208,9 @@ class RouteControl:
                 if name in outcome.draft_s:
                     # Nobody knows what a token would have taken that did not come; the attempt counts as one.
                     kept.usage.add_seconds(outcome.draft_s[name], max(proposed, 1))
-            self._costs.record(outcome.num_rows, outcome.verify_s)
-            self._rate.add(outcome.num_tokens, seconds)
+            if not outcome.is_prefill:
+                self._costs.record(outcome.num_rows, outcome.verify_s)
+                self._rate.add(outcome.num_tokens, seconds)
             unread = len(places) - num_read
             self._credit += _TRIAL_SHARE * seconds - (draft_s * unread / len(places) if unread else 0.0)
             # No more is saved up than a burst of trials may take, after hours of nothing new too.
@@ -292,5 +283,5 @@ class RouteControl:
     def _token_s(self, name: str) -> float:
         kept = self._kept.get(name)
         if kept is None or kept.usage.num_timed == 0.0:
-            return self._expected_s.get(name, 0.0)
+            return 0.0
         return kept.usage.token_s / kept.usage.num_timed

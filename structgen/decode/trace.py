@@ -17,6 +17,7 @@ class Trace:
 
     Attributes:
         law: what is sampled as long as the budget cuts nothing.
+        drafts: what was drafted for each pass, see ReplayRecord.
         num_draws: draws so far, that of the stop token included.
         started: time.perf_counter() at the start.
         first_drawn: the same at the first draw, None before it.
@@ -40,6 +41,7 @@ class Trace:
     stopped_by: str | None = None
     drafted: Counter[str] = field(default_factory=Counter)
     accepted: Counter[str] = field(default_factory=Counter)
+    drafts: list[tuple[int, ...]] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
     first_drawn: float | None = None
     last_drawn: float = 0.0

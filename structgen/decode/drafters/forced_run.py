@@ -6,7 +6,7 @@ beyond them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
 from structgen.drafter import DraftRequest, DraftView
@@ -27,11 +27,22 @@ class ForcedRun:
 
 
 class ForcedRunSession:
-    """Asks the state."""
+    """Asks the state.
 
-    def propose(self, view: DraftView) -> Iterable[int]:
-        """Return the forced tokens."""
-        return view.forced_tokens()
+    Attributes:
+        kind: "last" where the last token of a run was given, whose end the model may reach beyond, else "inside".
+    """
+
+    def __init__(self) -> None:
+        """Begin."""
+        self.kind = "inside"
+
+    def propose(self, view: DraftView) -> Iterator[int]:
+        """Yield the forced tokens."""
+        token_ids = view.forced_tokens()
+        for number, token_id in enumerate(token_ids, 1):
+            self.kind = "last" if number == len(token_ids) else "inside"
+            yield token_id
 
     def observe(self, token_id: int, state_key: Hashable) -> None:
         """Learn nothing."""

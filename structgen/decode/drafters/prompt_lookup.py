@@ -16,6 +16,8 @@ from structgen.drafter import DraftRequest, DraftView
 
 # Stands between two outputs, and is no token: a draft ends there.
 _BETWEEN = -1
+# Bits of a length from which on matches are of one kind.
+_LONG_MATCH = 6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,11 +93,16 @@ class EarlierOutputs:
 
 
 class PromptLookupSession:
-    """Keeps the longest match of the end of a text as it grows."""
+    """Keeps the longest match of the end of a text as it grows.
+
+    Attributes:
+        kind: how long the match before the token was that was given last: the bits of its length.
+    """
 
     def __init__(self, prompt_token_ids: Sequence[int], outputs: EarlierOutputs | None, min_match: int) -> None:
         """Read the prompt."""
         self._min_match = min_match
+        self.kind = 0
         self._own = SuffixAutomaton()
         self._match = NO_MATCH
         self._outputs = outputs
@@ -110,14 +117,16 @@ class PromptLookupSession:
         """Yield what followed the longest match, in the text itself or in an earlier output."""
         drafted = view.drafted
         own = _followed(self._own, self._match, drafted)
-        proposed = _continued(self._own, own) if own.length >= self._min_match else []
+        proposed, length = _continued(self._own, own) if own.length >= self._min_match else [], own.length
         if self._outputs is not None:
             with self._outputs.lock:
                 earlier = _followed(self._earlier, self._earlier_match, drafted)
                 # What was said of this type before is the better guide where both agree on as much.
                 if earlier.length >= max(own.length, self._min_match):
-                    proposed = _continued(self._earlier, earlier)
-        yield from proposed
+                    proposed, length = _continued(self._earlier, earlier), earlier.length
+        for number, token_id in enumerate(proposed):
+            self.kind = min((length + number).bit_length(), _LONG_MATCH)
+            yield token_id
 
     def observe(self, token_id: int, state_key: Hashable) -> None:
         """Follow the matches, then add the token to the text."""

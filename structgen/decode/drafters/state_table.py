@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from structgen.config import check_count
 from structgen.drafter import DraftRequest, DraftView
@@ -47,6 +48,18 @@ class StateTable:
         )
 
 
+class Likely(NamedTuple):
+    """What followed a place in more than half of the cases.
+
+    Attributes:
+        token_id: the token.
+        kind: whether it was seen there "once", "always" or "mostly".
+    """
+
+    token_id: int
+    kind: str
+
+
 class Followers:
     """How often which token followed where; safe to use from several threads."""
 
@@ -72,30 +85,38 @@ class Followers:
             if len(self._counts) > self._max_states:
                 self._counts.popitem(last=False)
 
-    def likely(self, place: Hashable) -> int | None:
+    def likely(self, place: Hashable) -> Likely | None:
         """Return the token that followed in more than half of the cases, None if there is none."""
         with self._lock:
             counts = self._counts.get(place)
             if not counts:
                 return None
-            best = max(counts, key=counts.__getitem__)
-            return best if 2 * counts[best] > sum(counts.values()) else None
+            best, seen = max(counts, key=counts.__getitem__), sum(counts.values())
+            if 2 * counts[best] <= seen:
+                return None
+            return Likely(best, "once" if seen == 1 else "always" if counts[best] == seen else "mostly")
 
 
 class StateTableSession:
-    """Follows the table from state to state."""
+    """Follows the table from state to state.
+
+    Attributes:
+        kind: how sure the token that was given last is: "once", "always" or "mostly".
+    """
 
     def __init__(self, followers: Followers, last_token_id: int) -> None:
         """Use a table, after the last token of the prompt."""
         self._followers = followers
         self._last = last_token_id
+        self.kind = "once"
 
     def propose(self, view: DraftView) -> Iterator[int]:
         """Yield what followed the state here, then what followed the next one, and so on."""
         last = view.drafted[-1] if view.drafted else self._last
-        while (token_id := self._followers.likely((view.state_key, last))) is not None:
-            yield token_id
-            last = token_id
+        while (likely := self._followers.likely((view.state_key, last))) is not None:
+            self.kind = likely.kind
+            yield likely.token_id
+            last = likely.token_id
 
     def observe(self, token_id: int, state_key: Hashable) -> None:
         """Count what followed."""
