@@ -155,7 +155,7 @@ CALLS = (
         penalty_scope="everywhere",
         logit_bias={1: 1},
     ),
-    call(sg.Speculation, drafters=[sg.drafters.ForcedRun()], max_draft_tokens=0, mode="coupled"),
+    call(sg.Speculation, drafters=[sg.drafters.ForcedRun()], max_draft_tokens=0, mode="coupled", adaptive=True),
     call(sg.Whitespace, value="any"),
     call(sg.PenaltyScope, value="everywhere"),
     call(sg.CompileCache, directory=None, max_automata=1, max_disk_mb=1),
