@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from structgen.generator import Generator
     from structgen.grammar.cache import CompileCache
     from structgen.grammar.parser_state import ParserState
+    from structgen.grammar.state_masks import fill_masks
     from structgen.grammar.token_automaton import TokenAutomaton
     from structgen.metrics import RouteMetrics
     from structgen.partial import Partial
@@ -101,6 +102,7 @@ __all__ = [
     "check",
     "compile",
     "drafters",
+    "fill_masks",
     "load",
     "replay",
     "speedup",
@@ -117,6 +119,7 @@ _HOMES = {
     "generator": ("Generator",),
     "grammar.cache": ("CompileCache",),
     "grammar.parser_state": ("ParserState",),
+    "grammar.state_masks": ("fill_masks",),
     "grammar.token_automaton": ("TokenAutomaton",),
     "metrics": ("RouteMetrics",),
     "partial": ("Partial",),

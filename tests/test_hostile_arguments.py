@@ -135,6 +135,7 @@ CALLS = (
         whitespace="any",
         property_order="any",
     ),
+    call(sg.fill_masks, states=[sg.compile(bool, VOCABULARY).start()], out=None),
     call(sg.speedup, acceptance=0.5, draft_tokens=4, draft_cost=0.1, verify_cost=1.0),
     call(sg.Raw, text="x"),
     call(sg.JsonSchema, schema={}, whitespace="any"),
