@@ -306,9 +306,8 @@ class CharDfa:
         """
         number = self.num_words
         if number is None or number > limit:
-            raise LimitError(
-                "more texts than may be listed", limit="words", size=float("inf") if number is None else number
-            )
+            size = float("inf") if number is None else number
+            raise LimitError("more texts than may be listed", limit="words", size=size)
         live: list[bool] = np.any(self.table >= 0, axis=0).tolist()
         chars = [[chr(point) for point in self.class_set(column)] if use else [] for column, use in enumerate(live)]
         found: list[str] = []
@@ -382,8 +381,7 @@ def _canonical(
     kept, merged = column_classes(table)
     table, column = np.ascontiguousarray(table[:, kept]), merged[place]
     changed = np.append(True, column[1:] != column[:-1])
-    boundaries = tuple(points[changed].tolist())
-    column = np.ascontiguousarray(column[changed])
+    boundaries, column = tuple(points[changed].tolist()), np.ascontiguousarray(column[changed])
     form = sha256(len(table).to_bytes(4, "little"))
     for part in (np.array(boundaries, dtype=np.int64), column, table, final):
         form.update(part.tobytes())
