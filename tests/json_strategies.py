@@ -117,18 +117,16 @@ small_objects = st.fixed_dictionaries(
     },
 )
 few_leaves = st.sampled_from([{"type": "integer"}, {"const": 1}, {"enum": ["a", 1]}, {"minimum": 2}, {"enum": [1, 2]}])
-small_arrays = st.fixed_dictionaries(
-    {},
-    optional={
-        "items": few_leaves,
-        "prefixItems": st.lists(few_leaves, min_size=1, max_size=2),
-        "minItems": st.integers(1, 2),
-        "maxItems": st.integers(0, 2),
-        "contains": few_leaves,
-        "minContains": st.integers(0, 2),
-        "maxContains": st.integers(0, 1),
-        "uniqueItems": st.just(True),
-    },
+_ARRAY_PARTS = [
+    _any_of({"items": few_leaves, "prefixItems": st.lists(few_leaves, min_size=1, max_size=2)}),
+    _any_of({"minItems": st.integers(1, 2), "maxItems": st.integers(0, 2)}),
+    st.fixed_dictionaries(
+        {"contains": few_leaves}, optional={"minContains": st.integers(0, 2), "maxContains": st.integers(0, 1)}
+    ),
+    st.just({"maxItems": 2, "uniqueItems": True, "items": {"enum": [1, 2, "a"]}}),
+]
+small_arrays = st.lists(st.sampled_from(_ARRAY_PARTS).flatmap(lambda part: part), min_size=1, max_size=2).map(
+    lambda found: {key: value for part in found for key, value in part.items()}
 )
 small_numbers = _any_of(
     {

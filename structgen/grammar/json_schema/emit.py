@@ -73,6 +73,7 @@ class Emitter:
         self.solver = solver
         self.property_order = property_order
         self.empty_at: list[str] = []
+        self.ordered_at: dict[str, None] = {}
         self._known: dict[tuple[Terms, Layout], ir.Expr] = {}
         self._scalars: dict[Terms, tuple[ir.Expr, ...]] = {}
         self._parts: dict[str, _Part] = {}
@@ -169,6 +170,10 @@ class Emitter:
     def any_order(self) -> bool:
         """Tell whether the properties of an object may come in any order."""
         return self.property_order == "any"
+
+    def keep_order(self) -> None:
+        """Note that an object of the part that is being made keeps the declared order, where any was asked for."""
+        self.ordered_at[self._pointer] = None
 
     def rule(self, body: Callable[[], ir.Expr]) -> ir.Reference:
         """Return a reference to a new rule of the part that is being made."""

@@ -231,7 +231,7 @@ def _distinct(rules: Rules, shape: ArrayShape, layout: Layout) -> ir.Expr:
     same = _equal_words(list(found), in_python=shape.may_repeat)
     parts = shape.contains
     inside = [
-        [{same[word] for word in _known(rules, both(shape.item(i), part.terms))} for part in parts]
+        [{same[word] for word in _known(rules, both(shape.item(i), part.terms)) if word in same} for part in parts]
         for i in range(len(shape.prefix) + 1)
     ]
 

@@ -46,6 +46,7 @@ def object_rule(rules: Rules, shape: ObjectShape, layout: Layout) -> ir.Expr:
         found = any_order(rules, plan)
         if found is not None:
             return found
+        rules.keep_order()
     if plan.is_counted or plan.num_needs:
         return counted(rules, plan)
     return _declared_order(rules, plan)

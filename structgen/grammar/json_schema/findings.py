@@ -24,7 +24,6 @@ from structgen.grammar.json_schema.document import (
     parse_schema,
 )
 from structgen.grammar.json_schema.emit import PropertyOrder
-from structgen.grammar.json_schema.emit_counted import MAX_ANY_ORDER
 from structgen.grammar.json_schema.formats import find_format
 from structgen.grammar.json_schema.keywords import ADDRESSES, own_words
 from structgen.grammar.json_schema.resources import REFERENCES, Document
@@ -43,6 +42,7 @@ _ANYTHING = re.compile(r"\[(?:\\s\\S|\\S\\s|\\d\\D|\\D\\d|\\w\\W|\\W\\w)\]")
 _DISPUTED = re.compile(r"(?<!\\)(?:\\\\)*(?:\\[DWsSbB]|\[\^(?:[^\\\]]|\\[^dws])*\\[dws])")
 _REFUSALS = (UnsupportedSchemaError, LimitError, InexactError)
 _NEVER_WRITTEN = "so it is never written"
+_KEPT_ORDER = "too many keys are required, counted or decided on to come in any order: they keep the declared one"
 
 Verdict = tuple[FindingStatus, str]
 
@@ -113,6 +113,9 @@ class _Survey:
             if not more - aside:
                 break
             aside |= more
+        for pointer in emitter.ordered_at:
+            name = "properties" if "properties" in self._schema(pointer) else ""
+            self._verdicts[pointer, name] = "narrower", _KEPT_ORDER
         if not self._refused:
             self._look_for_empty(emitter)
 
@@ -290,8 +293,6 @@ class _Survey:
         if pointer not in self._started:
             return "unreached", "not looked at: other parts are refused" if self._refused else "no text depends on it"
         status, note = status_of(name, self._schema(pointer), self._dialect(pointer))
-        if self._order == "any" and name == "required" and isinstance(value, list) and len(value) > MAX_ANY_ORDER:
-            return "narrower", f"where more than {MAX_ANY_ORDER} keys are required, they keep the declared order"
         if status == "exact" and (verdict := _less_than_exact(name, value)):
             return verdict
         return status, note or own_words(name, value)

@@ -29,6 +29,9 @@ class Rules(Protocol):
     def any_order(self) -> bool:
         """Tell whether the properties of an object may come in any order."""
 
+    def keep_order(self) -> None:
+        """Note that an object of the rule that is being made keeps the declared order, where any was asked for."""
+
     def value(self, terms: Terms, layout: Layout, /) -> ir.Expr:
         """Return the expression for the values of a conjunction."""
 

@@ -219,6 +219,13 @@ def test_counted_items(schema: Any, words: list[str], others: list[str]) -> None
         ["[1, 1.0]", "[1.0, 2, 1.0]", "[1.0, true, 1]"],
     ),
     (
+        "what is counted after the last position",
+        {"type": "array", "prefixItems": [{"enum": [1, 2]}] * 2, "items": {"enum": [1, 2, "a"]}, "maxItems": 2}
+        | {"uniqueItems": True, "contains": {"enum": [1, "a"]}},
+        ["[1]", "[2, 1]"],
+        ["[]", "[2]", '[1, "a"]', "[1, 1]"],
+    ),
+    (
         "of two spellings, counted",
         {"type": "array", "items": {"enum": [1.0, 2]}, "uniqueItems": True, "contains": {"const": 1}},
         ["[1.0]", "[1]", "[2, 1.0]"],
