@@ -40,6 +40,8 @@ TRIAL_TOKENS = 4
 # Rounds that the rate of a route, and what a draft costs, are averages of.
 _RATE_ROUNDS = 64.0
 _SECONDS_BETWEEN_WARNINGS = 600.0
+# A draft may say that its tokens took up to so many times what was measured so far.
+_MOST_SURPRISE = 4.0
 
 
 class Tried(NamedTuple):
@@ -99,6 +101,9 @@ class _Usage:
 
     def add_seconds(self, seconds: float, num_tokens: int) -> None:
         keep = 1.0 - 1.0 / _RATE_ROUNDS
+        if self.num_timed:
+            # A draft model that was not asked for a while reads first what has come since.
+            seconds = min(seconds, _MOST_SURPRISE * num_tokens * self.token_s / self.num_timed)
         self.token_s = self.token_s * keep + seconds
         self.num_timed = self.num_timed * keep + num_tokens
 
@@ -205,7 +210,7 @@ class RouteControl:
                 proposed = sum(place.drafter == name for place in places)
                 if proposed or name in outcome.declined:
                     kept.usage.add_round(sum(place.drafter == name for place in places[:num_read]))
-                if name in outcome.draft_s:
+                if name in outcome.draft_s and not outcome.is_prefill:
                     # Nobody knows what a token would have taken that did not come; the attempt counts as one.
                     kept.usage.add_seconds(outcome.draft_s[name], max(proposed, 1))
             if not outcome.is_prefill:
@@ -213,8 +218,11 @@ class RouteControl:
                 self._rate.add(outcome.num_tokens, seconds)
             unread = len(places) - num_read
             self._credit += _TRIAL_SHARE * seconds - (draft_s * unread / len(places) if unread else 0.0)
-            # No more is saved up than a burst of trials may take, after hours of nothing new too.
-            self._credit = min(self._credit, 2.0 * self._costs.seconds(1 + self.max_draft_tokens))
+            # No more is saved up than a burst of trials may take, after hours of nothing new too; but always enough
+            # to try the dearest drafter once.
+            dearest = max((self._token_s(name) for name in self._kept), default=0.0)
+            longest = self._costs.seconds(1 + self.max_draft_tokens)
+            self._credit = min(self._credit, 2.0 * (longest + dearest * self.max_draft_tokens))
         self._record_tried(outcome.tried)
 
     def _record_tried(self, tried: Sequence[Tried]) -> None:

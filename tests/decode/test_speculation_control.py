@@ -352,3 +352,32 @@ def test_requests_of_several_threads_share_a_route() -> None:
     status = world.route.status()["Shared"]
     assert status.is_on
     assert status.acceptance == pytest.approx(0.8, abs=0.1)
+
+
+def test_reading_the_prompt_first_does_not_make_a_drafter_look_dear() -> None:
+    """A draft model takes long for its first token, and when it was not asked for a while; it is used all the same."""
+    world = World(SMOLLM2, {"Small": Simulated(lambda _: 0.8, token_s=0.003)})
+    real = world.draft
+    slow_rounds = {0, 150, 151}
+
+    def draft() -> tuple[list[Place], list[int], dict[str, float]]:
+        places, token_ids, draft_s = real()
+        if world.num_rounds in slow_rounds and draft_s:
+            draft_s["Small"] += 2.0
+        return places, token_ids, draft_s
+
+    world.draft = draft  # type: ignore[method-assign]
+    world.run(400)
+    assert sum(world.read[200:]) / 200 > 4
+    assert world.route.status()["Small"].token_cost == pytest.approx(0.003 / 0.051, rel=0.5)
+
+
+def test_a_drafter_that_became_cheap_is_found_out() -> None:
+    """Whoever was too dear to be tried for nothing is tried again, seldom, whatever it took last."""
+    drafter = Simulated(lambda _: 0.9, token_s=0.4)
+    world = World(SMOLLM2, {"Dear": drafter})
+    world.run(200)
+    assert sum(world.read[100:]) < 20
+    drafter.token_s = 0.001
+    world.run(9000)
+    assert sum(world.read[-100:]) > 300
