@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
 
-from structgen.decode.acceptance import FloatArray, draw_from, law_of, verify_block
+from structgen.decode.acceptance import BlockVerification, FloatArray, draw_from, law_of, verify_block
 from structgen.decode.draft import Draft
 from structgen.decode.sampler import Draw, Sampler, Step
 
@@ -28,6 +28,20 @@ def decide_by_ratio(
         coins: gives uniform numbers in [0, 1), independent of those that the draft was drawn with.
         step_at: where the draw at a node takes place.
     """
+    verification, lost = verify_chain(draft, logits, sampler, step_at)
+    drafted = draft.nodes[1:]
+    num_accepted = verification.num_accepted([coins() for _ in drafted])
+    draws = {number: Draw(drafted[number].token_id, lost[number]) for number in range(num_accepted)}
+    if num_accepted < len(lost):
+        draws[num_accepted] = Draw(draw_from(verification.laws[num_accepted], coins()), lost[num_accepted])
+    return draws
+
+
+def verify_chain(
+    draft: Draft, logits: torch.Tensor, sampler: Sampler, step_at: Callable[[Draft, int], Step]
+) -> tuple[BlockVerification, Sequence[float]]:
+    """Compare a chain with the target's laws along it; return also -log of the legal mass of each row."""
+    # Its counts run along the draft, so that the penalties of each row see the tokens before it.
     sampler = sampler.fork()
     drafted = draft.nodes[1:]
     target_laws: list[FloatArray] = []
@@ -39,19 +53,13 @@ def decide_by_ratio(
         lost.append(legal_mass_lost)
         if number < len(drafted):
             sampler.count(drafted[number].token_id, step.free_text_mask)
+    size = len(target_laws[0])
     if len(target_laws) == len(drafted):
         # Nothing is drawn after an end.
-        target_laws.append(np.zeros_like(target_laws[0]))
-    draft_laws = [
-        _certain(node.token_id, len(target_laws[0])) if node.draft_law is None else node.draft_law for node in drafted
-    ]
+        target_laws.append(np.zeros(size))
+    draft_laws = [_certain(node.token_id, size) if node.draft_law is None else node.draft_law for node in drafted]
     token_ids = [node.token_id for node in drafted]
-    verification = verify_block(np.stack(target_laws), np.stack(draft_laws), token_ids)
-    num_accepted = verification.num_accepted([coins() for _ in drafted])
-    draws = {number: Draw(token_ids[number], lost[number]) for number in range(num_accepted)}
-    if num_accepted < len(lost):
-        draws[num_accepted] = Draw(draw_from(verification.laws[num_accepted], coins()), lost[num_accepted])
-    return draws
+    return verify_block(np.stack(target_laws), np.stack(draft_laws), token_ids), lost
 
 
 def _certain(token_id: int, size: int) -> FloatArray:
