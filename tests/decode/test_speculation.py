@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from functools import cache
@@ -11,6 +12,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
 
 import structgen as sg
 from drafts import HOSTILE, Guess, Markov, oracle, setup
@@ -265,3 +268,101 @@ def test_a_transformers_model_writes_the_same() -> None:
             rejected += sum(run.report.drafted.values()) - sum(run.report.accepted.values())
     assert saved > 100
     assert rejected > 100
+
+
+def small_model(seed: int = 5, **config: Any) -> sg.Model:
+    """Return a model with the vocabulary of `tiny_llama`, other weights and sharp logits."""
+    model = tiny_llama(**config)
+    model.lm_head.weight.data *= 10
+    if seed != 5:
+        noise = torch.Generator().manual_seed(seed)
+        for weights in model.parameters():
+            weights.data += 0.3 * weights.data.std() * torch.randn(weights.shape, generator=noise, dtype=weights.dtype)
+    return sg.Model(model, byte_tokenizer())
+
+
+LISTS = sg.JsonSchema(
+    {"type": "array", "items": {"enum": ["true", "name", "na", "me"]}, "minItems": 2, "maxItems": 6},
+    whitespace="spaced",
+)
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=range(len(SAMPLINGS)))
+def test_a_draft_model_changes_no_text(sampling: Sampling) -> None:
+    """Coupled drafts of a model that is like the target, accepted and refused: the text hangs on the seed alone."""
+    model = small_model()
+    drafter = sg.drafters.DraftModel(small_model(6))
+    drafted = accepted = 0
+    for seed in range(3):
+        options: dict[str, Any] = {"seed": seed, "max_tokens": 40, "sampling": sampling}
+        plain = model.run(LISTS, "x", speculation=sg.Speculation.off(), **options)
+        for drafters in ([drafter], [sg.drafters.ForcedRun(), drafter]):
+            for length in (1, 3, 8):
+                speculation = sg.Speculation(drafters=drafters, max_draft_tokens=length)
+                run = model.run(LISTS, "x", speculation=speculation, **options)
+                assert run.token_ids == plain.token_ids
+                drafted += run.report.drafted["DraftModel"]
+                accepted += run.report.accepted["DraftModel"]
+    assert drafted > accepted > 20
+
+
+def test_a_draft_model_that_is_the_target_is_always_right() -> None:
+    """In either mode: the laws are the same, so nothing is refused."""
+    model = sg.Model(tiny_llama(), byte_tokenizer())
+    for mode in ("coupled", "exact_ratio"):
+        speculation = sg.Speculation(drafters=[sg.drafters.DraftModel(model)], mode=mode, max_draft_tokens=4)
+        report = model.run(LISTS, "x", seed=1, max_tokens=40, speculation=speculation).report
+        assert report.acceptance_rate == 1.0
+        assert report.num_target_passes <= -(-(report.num_tokens + 1) // 5) + 1
+
+
+def test_ratios_give_the_law_of_plain_decoding() -> None:
+    """Whole texts of many seeds, through rounds of drafts of a model: chi-square below its 99.9% point.
+
+    That the rule is exact is enumerated in test_acceptance.py; this is about the noise of several rounds.
+    """
+    choices = sg.JsonSchema({"type": "array", "items": {"enum": [1, 2]}, "minItems": 2, "maxItems": 2})
+    model = small_model()
+    drafter = sg.drafters.DraftModel(small_model(6))
+    texts: dict[str, Counter[str]] = {"off": Counter(), "on": Counter()}
+    for seed in range(120):
+        for name, speculation in (
+            ("off", sg.Speculation.off()),
+            ("on", sg.Speculation(drafters=[drafter], mode="exact_ratio", max_draft_tokens=2)),
+        ):
+            options: dict[str, Any] = {"max_tokens": 12, "whitespace": "compact", "speculation": speculation}
+            texts[name][model.run(choices, "x", seed=seed + 1000 * (name == "on"), **options).text] += 1
+    kinds = sorted(texts["off"] | texts["on"])
+    assert len(kinds) == 4
+    squares = sum((texts["on"][k] - texts["off"][k]) ** 2 / (texts["on"][k] + texts["off"][k]) for k in kinds)
+    assert squares < 16.27  # 3 degrees of freedom
+
+
+def test_a_draft_model_of_another_vocabulary_is_refused() -> None:
+    """By the first token that means something else; what is no Model, too."""
+    model = sg.Model(tiny_llama(), byte_tokenizer())
+    swapped = json.loads(byte_tokenizer().backend_tokenizer.to_str())
+    words = swapped["model"]["vocab"]
+    words["a"], words["b"] = words["b"], words["a"]
+    backend = Tokenizer.from_str(json.dumps(swapped))
+    other = sg.Model(tiny_llama(), PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>"))
+    speculation = sg.Speculation(drafters=[sg.drafters.DraftModel(other)])
+    with pytest.raises(sg.OptionError, match=r"another vocabulary: token \d+ is b'.*' there and b'.*' in the target"):
+        model.run(bool, "x", speculation=speculation)
+    with pytest.raises(sg.OptionError, match=r"takes a Model, not LlamaForCausalLM: write sg.drafters.DraftModel"):
+        sg.drafters.DraftModel(tiny_llama())
+
+
+def test_a_draft_model_tells_its_memory_and_respects_its_context() -> None:
+    """Bytes of its weights; where its context ends it drafts no more, and the text is the same."""
+    small = small_model(6, max_position_embeddings=8)
+    drafter = sg.drafters.DraftModel(small)
+    assert drafter.memory_bytes == sum(p.numel() * 8 for p in small.hf_model.parameters())
+    assert "MB of weights" in repr(drafter)
+    model = sg.Model(tiny_llama(), byte_tokenizer())
+    runs = [
+        model.run(LISTS, sg.Raw("x"), seed=3, max_tokens=40, speculation=speculation)
+        for speculation in (sg.Speculation.off(), sg.Speculation(drafters=[drafter]))
+    ]
+    assert runs[0].token_ids == runs[1].token_ids
+    assert 0 < sum(runs[1].report.drafted.values()) < 10

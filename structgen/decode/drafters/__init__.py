@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from structgen.decode.drafters.draft_model import DraftModel
 from structgen.decode.drafters.forced_run import ForcedRun
 from structgen.decode.drafters.prompt_lookup import PromptLookup
 from structgen.decode.drafters.state_table import StateTable
 from structgen.drafter import Drafter, DraftRequest, DraftSession, DraftView, Proposal
 
 __all__ = [
+    "DraftModel",
     "DraftRequest",
     "DraftSession",
     "DraftView",
