@@ -261,7 +261,7 @@ def test_a_transformers_model_writes_the_same() -> None:
     for seed in range(6):
         plain = model.run(schema, "x", seed=seed, max_tokens=60, speculation=sg.Speculation.off())
         for length in range(1, 9):
-            speculation = sg.Speculation(max_draft_tokens=length)
+            speculation = sg.Speculation(max_draft_tokens=length, adaptive=False)
             run = model.run(schema, "x", seed=seed, max_tokens=60, speculation=speculation)
             assert run.token_ids == plain.token_ids
             saved += plain.report.num_target_passes - run.report.num_target_passes
@@ -298,7 +298,7 @@ def test_a_draft_model_changes_no_text(sampling: Sampling) -> None:
         plain = model.run(LISTS, "x", speculation=sg.Speculation.off(), **options)
         for drafters in ([drafter], [sg.drafters.ForcedRun(), drafter]):
             for length in (1, 3, 8):
-                speculation = sg.Speculation(drafters=drafters, max_draft_tokens=length)
+                speculation = sg.Speculation(drafters=drafters, max_draft_tokens=length, adaptive=False)
                 run = model.run(LISTS, "x", speculation=speculation, **options)
                 assert run.token_ids == plain.token_ids
                 drafted += run.report.drafted["DraftModel"]
@@ -310,7 +310,9 @@ def test_a_draft_model_that_is_the_target_is_always_right() -> None:
     """In either mode: the laws are the same, so nothing is refused."""
     model = sg.Model(tiny_llama(), byte_tokenizer())
     for mode in ("coupled", "exact_ratio"):
-        speculation = sg.Speculation(drafters=[sg.drafters.DraftModel(model)], mode=mode, max_draft_tokens=4)
+        speculation = sg.Speculation(
+            drafters=[sg.drafters.DraftModel(model)], mode=mode, max_draft_tokens=4, adaptive=False
+        )
         report = model.run(LISTS, "x", seed=1, max_tokens=40, speculation=speculation).report
         assert report.acceptance_rate == 1.0
         assert report.num_target_passes <= -(-(report.num_tokens + 1) // 5) + 1
@@ -328,7 +330,7 @@ def test_ratios_give_the_law_of_plain_decoding() -> None:
     for seed in range(120):
         for name, speculation in (
             ("off", sg.Speculation.off()),
-            ("on", sg.Speculation(drafters=[drafter], mode="exact_ratio", max_draft_tokens=2)),
+            ("on", sg.Speculation(drafters=[drafter], mode="exact_ratio", max_draft_tokens=2, adaptive=False)),
         ):
             options: dict[str, Any] = {"max_tokens": 12, "whitespace": "compact", "speculation": speculation}
             texts[name][model.run(choices, "x", seed=seed + 1000 * (name == "on"), **options).text] += 1
@@ -362,7 +364,7 @@ def test_a_draft_model_tells_its_memory_and_respects_its_context() -> None:
     model = sg.Model(tiny_llama(), byte_tokenizer())
     runs = [
         model.run(LISTS, sg.Raw("x"), seed=3, max_tokens=40, speculation=speculation)
-        for speculation in (sg.Speculation.off(), sg.Speculation(drafters=[drafter]))
+        for speculation in (sg.Speculation.off(), sg.Speculation(drafters=[drafter], adaptive=False))
     ]
     assert runs[0].token_ids == runs[1].token_ids
     assert 0 < sum(runs[1].report.drafted.values()) < 10
