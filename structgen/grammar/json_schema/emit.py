@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from structgen.errors import LimitError, UnsatisfiableError, UnsupportedSchemaError
 from structgen.grammar import dfa as dfas
@@ -65,6 +65,20 @@ class _Part:
         return any(way <= productive for way in self.ways)
 
 
+class Seen(NamedTuple):
+    """What there is of a conjunction in one layout.
+
+    Attributes:
+        values: what it holds.
+        has_scalars: whether there are others than arrays and objects.
+        part: the name of the part for the arrays and objects, "" if there are none.
+    """
+
+    values: Values
+    has_scalars: bool
+    part: str
+
+
 class Emitter:
     """Builds the rules of one grammar."""
 
@@ -74,7 +88,7 @@ class Emitter:
         self.property_order = property_order
         self.empty_at: list[str] = []
         self.ordered_at: dict[str, None] = {}
-        self._known: dict[tuple[Terms, Layout], ir.Expr] = {}
+        self._seen: dict[tuple[Terms, Layout], Seen] = {}
         self._scalars: dict[Terms, tuple[ir.Expr, ...]] = {}
         self._parts: dict[str, _Part] = {}
         self._start = ""
@@ -185,23 +199,44 @@ class Emitter:
 
     def value(self, terms: Terms, layout: Layout) -> ir.Expr:
         """Return the expression for the values of a conjunction."""
-        key = terms, layout
-        if key not in self._known:
-            self._known[key] = self._new_value(terms, layout)
-        return self._known[key]
-
-    def _new_value(self, terms: Terms, layout: Layout) -> ir.Expr:
-        values = self.solver.values(terms)
+        seen = self.look(terms, layout)
         if terms not in self._scalars:
-            self._scalars[terms] = tuple(_scalars(values))
+            self._scalars[terms] = tuple(_scalars(seen.values))
         options = [*self._scalars[terms]]
+        if seen.part:
+            options.append(ir.Reference(seen.part))
+        return choose(options)
+
+    def look(self, terms: Terms, layout: Layout) -> Seen:
+        """Return what there is of a conjunction, looked at when it is first met."""
+        key = terms, layout
+        if key not in self._seen:
+            self._seen[key] = self._new(terms, layout)
+        return self._seen[key]
+
+    def _new(self, terms: Terms, layout: Layout) -> Seen:
+        values = self.solver.values(terms)
+        has_scalars = self._has_scalars(terms, values)
+        name = ""
         if values.arrays or values.objects:
             part = self._part(_pointer_of(terms), partial(self._body, values, layout))
             self._queue.append((part, values, layout))
-            options.append(ir.Reference(part.name))
-        if not options and terms != NOTHING:
+            name = part.name
+        if not has_scalars and not name and terms != NOTHING:
             self.empty_at.append(_pointer_of(terms))
-        return choose(options)
+        return Seen(values, has_scalars, name)
+
+    def _has_scalars(self, terms: Terms, values: Values) -> bool:
+        """Tell whether there are scalars; their lexemes are made where these may have no text, or be too large."""
+        if values.nulls or values.booleans:
+            return True
+        if not (values.numbers or values.strings):
+            return False
+        if not values.numbers and all(map(strings.has_text_for_sure, values.strings)):
+            return True
+        if terms not in self._scalars:
+            self._scalars[terms] = tuple(_scalars(values))
+        return bool(self._scalars[terms])
 
     def _part(self, pointer: str, body: Callable[[], ir.Expr]) -> _Part:
         self._count(1)
@@ -229,10 +264,11 @@ class Emitter:
         """Look at the values in shapes; yield for each that may have texts the parts that these cannot do without."""
         for outline in outlines:
             self._count(len(outline.inside))
-            exprs = {terms: self.value(terms, inner) for terms in outline.inside}
-            needed = [exprs[terms] for terms in outline.needed]
-            if ir.NOTHING not in needed:
-                yield frozenset(expr.name for expr in needed if isinstance(expr, ir.Reference))
+            for terms in outline.inside:
+                self.look(terms, inner)
+            needed = [self.look(terms, inner) for terms in outline.needed]
+            if all(seen.has_scalars or seen.part for seen in needed):
+                yield frozenset(seen.part for seen in needed if not seen.has_scalars)
 
     def has_no_value(self, terms: Terms) -> bool:
         """Tell whether it is certain that no value satisfies a conjunction."""

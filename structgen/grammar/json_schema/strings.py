@@ -20,6 +20,8 @@ from structgen.grammar.json_schema.terms import InexactError
 from structgen.grammar.regex_grammar import PatternExpression
 
 _MAX_PRODUCT_STATES = 4000
+_MAX_MODEST = 500
+"""Most states of a language of which the lexeme is made later: its DFA of bytes is far below every limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +195,15 @@ def possible_language(shapes: Iterable[StringShape]) -> CharDfa:
     for shape in shapes:
         found = found.union(_bounded(replace(shape, language=shape._upper), "propertyNames"))
     return found
+
+
+def has_text_for_sure(shape: StringShape) -> bool:
+    """Tell whether it is certain, before its lexeme is made, that this has a word and is of modest size."""
+    if shape.words is not None:
+        return bool(shape.words)
+    if shape.counted is not None or shape.plain or shape.low or shape.high is not None:
+        return False
+    return shape.language is None or (shape.language.num_states <= _MAX_MODEST and not shape.language.is_empty)
 
 
 def lower_string(shape: StringShape) -> ir.Expr:

@@ -11,11 +11,11 @@ from typing import NamedTuple
 from structgen.errors import LimitError, UnsupportedSchemaError
 from structgen.grammar import ir
 from structgen.grammar.json_schema.document import JsonValue
-from structgen.grammar.json_schema.emit import Emitter, PropertyOrder
+from structgen.grammar.json_schema.emit import Emitter, PropertyOrder, Seen
 from structgen.grammar.json_schema.keywords import KEYWORDS
 from structgen.grammar.json_schema.layout import Layout
 from structgen.grammar.json_schema.resources import Document
-from structgen.grammar.json_schema.shapes import Values
+from structgen.grammar.json_schema.shapes import NONE, Values
 from structgen.grammar.json_schema.solver import Solver
 from structgen.grammar.json_schema.terms import ANYTHING, InexactError, Terms
 
@@ -85,17 +85,17 @@ class WatchedEmitter(Emitter):
         self.is_empty: dict[Terms, bool] = {}
         self._combined: dict[str, Terms] = {}
 
-    def value(self, terms: Terms, layout: Layout) -> ir.Expr:
-        """Return the expression for the values of a conjunction, nothing where it is refused."""
+    def look(self, terms: Terms, layout: Layout) -> Seen:
+        """Return what there is of a conjunction, nothing where it is refused."""
         pointer = min(terms).pointer if terms else "#"
         self._combined[pointer] = self._combined.get(pointer, ANYTHING) | terms
         try:
-            expr = super().value(terms, layout)
+            seen = super().look(terms, layout)
         except (UnsupportedSchemaError, LimitError) as error:
             self._note(error, pointer, terms)
-            return ir.Choice(())
-        self.is_empty[terms] = expr == ir.Choice(())
-        return expr
+            return Seen(NONE, has_scalars=False, part="")
+        self.is_empty[terms] = not (seen.has_scalars or seen.part)
+        return seen
 
     def made(self, body: Callable[[], ir.Expr]) -> ir.Expr:
         """Return the body of a rule, nothing where it is refused."""
