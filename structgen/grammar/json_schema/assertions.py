@@ -269,7 +269,7 @@ def everything(parts: Iterable[Values | None]) -> Values:
     found = ANY
     for part in parts:
         if part is not None:
-            found = found.intersect(part)
+            found = part if found is ANY else found.intersect(part)
     return found
 
 

@@ -145,14 +145,26 @@ def held(pointer: str, name: str, value: JsonValue) -> list[tuple[str, JsonValue
         name: the keyword.
         value: its value.
     """
+    found = subschemas(name, value)
+    if not found:
+        return []
     at = child(pointer, name)
+    if isinstance(value, list):
+        return [(child(at, index), item) for index, item in enumerate(found)]
+    if isinstance(value, dict) and HOLDS[name] == "map":
+        return [(child(at, key), item) for key, item in value.items()]
+    return [(at, value)]
+
+
+def subschemas(name: str, value: JsonValue) -> list[JsonValue]:
+    """Return what stands where a keyword holds subschemas; not all of it need be a schema."""
     match HOLDS.get(name), value:
         case ("list" | "schema", list()):
-            return [(child(at, index), item) for index, item in enumerate(value)]
+            return value
         case ("map", dict()):
-            return [(child(at, key), item) for key, item in value.items()]
+            return list(value.values())
         case ("schema", dict()):
-            return [(at, value)]
+            return [value]
         case _:
             return []
 

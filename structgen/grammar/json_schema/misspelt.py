@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from structgen.errors import shown
-from structgen.grammar.json_schema.document import JsonValue, held
+from structgen.grammar.json_schema.document import JsonValue, held, subschemas
 from structgen.grammar.json_schema.keywords import ADDRESSES, KEYWORDS
 
 _NO_TYPO = ("x-", "X-", "_", "/", "#", "@", "$$")
@@ -40,7 +40,8 @@ class Suspect(NamedTuple):
 def suspects(root: JsonValue) -> tuple[Suspect, ...]:
     """Return the keywords of a schema that are ignored though they were hardly meant to be, in document order."""
     found: list[Suspect] = []
-    waiting = [("#", root)]
+    # Nearly always there are none, and then no pointer is needed.
+    waiting = [("#", root)] if _has_suspect(root) else []
     while waiting:
         pointer, schema = waiting.pop()
         if not isinstance(schema, dict):
@@ -50,6 +51,18 @@ def suspects(root: JsonValue) -> tuple[Suspect, ...]:
         inside = [part for name, value in schema.items() for part in held(pointer, name, value)]
         waiting += reversed(inside)
     return tuple(found)
+
+
+def _has_suspect(root: JsonValue) -> bool:
+    waiting = [root]
+    while waiting:
+        schema = waiting.pop()
+        if isinstance(schema, dict):
+            for name, value in schema.items():
+                if why_ignored(name, value):
+                    return True
+                waiting += subschemas(name, value)
+    return False
 
 
 def why_ignored(name: str, value: JsonValue) -> str:

@@ -8,7 +8,6 @@ multiples of anything but integers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -160,7 +159,8 @@ def spell(value: Fraction) -> str:
     return ("-" if value < 0 else "") + digits[:-places] + "." + digits[-places:]
 
 
-def lower_numbers(shapes: Iterable[NumberShape]) -> tuple[tuple[str, ...], tuple[ir.Lexeme, ...]]:
+@lru_cache(maxsize=1024)
+def lower_numbers(shapes: tuple[NumberShape, ...]) -> tuple[tuple[str, ...], tuple[ir.Lexeme, ...]]:
     """Return the spellings of the shapes with few members, and one lexeme for each other shape."""
     words: list[str] = []
     found: list[ir.Lexeme] = []

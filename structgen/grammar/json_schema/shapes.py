@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from functools import lru_cache
 from typing import Protocol, Self, TypeVar
 
 from structgen.errors import LimitError, shown
@@ -90,7 +91,11 @@ NONE = Values()
 
 def of_types(names: Iterable[str]) -> Values:
     """Return every value of the named types ("integer" included)."""
-    kinds = set(names)
+    return _of_types(frozenset(names))
+
+
+@lru_cache(maxsize=128)
+def _of_types(kinds: frozenset[str]) -> Values:
     return Values(
         nulls="null" in kinds,
         booleans=frozenset({False, True}) if "boolean" in kinds else frozenset(),

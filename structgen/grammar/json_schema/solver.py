@@ -19,6 +19,7 @@ from structgen.grammar.json_schema.dialects import Dialect, newest
 from structgen.grammar.json_schema.difference import difference, outermost
 from structgen.grammar.json_schema.document import JsonValue, Reader
 from structgen.grammar.json_schema.evaluated import UNEVALUATED, Evaluation
+from structgen.grammar.json_schema.leaves import kept_leaf
 from structgen.grammar.json_schema.objects import ObjectShape, missing
 from structgen.grammar.json_schema.resources import REFERENCES, Document
 from structgen.grammar.json_schema.shapes import ANY, NONE, Values, beside, union_of
@@ -166,9 +167,14 @@ class Solver:
             raise UnsupportedSchemaError(pointer, error.keyword, error.reason) from None
 
     def _read(self, pointer: str) -> Values:
-        reader = self.reader(pointer)
-        if isinstance(reader, bool):
-            return ANY if reader else NONE
+        schema = self.document.schema(pointer)
+        if isinstance(schema, bool):
+            return ANY if schema else NONE
+        keywords = self.keywords(pointer)
+        return kept_leaf(keywords, lambda: self._read_all(newest(keywords, pointer)))
+
+    def _read_all(self, reader: Reader) -> Values:
+        pointer = reader.pointer
         if any(keyword in reader for keyword in UNEVALUATED):
             return self._evaluation.values(pointer)
         parts = [self.asserted(reader), *self._dependent(reader), *self._combined(reader)]
@@ -328,6 +334,8 @@ class Solver:
 
     def _joined(self, pointer: str, first: Values, second: Values) -> Values:
         """Return the values in both; where many shapes meet many, only those that may have values."""
+        if first is ANY:
+            return second
         if min(len(first.objects), len(second.objects)) > 1 or min(len(first.arrays), len(second.arrays)) > 1:
             return self.shared(first, second, pointer)
         return self._guarded(pointer, partial(first.intersect, second))
