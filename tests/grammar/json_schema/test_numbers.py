@@ -83,7 +83,7 @@ def _has(shape: NumberShape, value: Fraction) -> bool:
 
 
 def _writes(found: list[NumberShape], value: Fraction) -> bool:
-    words, lexemes = lower_numbers(found)
+    words, lexemes = lower_numbers(tuple(found))
     text = spell(value)
     return text in words or any(accepts(ir.Grammar({"n": lexeme}, "n"), text.encode()) for lexeme in lexemes)
 
