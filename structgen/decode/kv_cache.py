@@ -77,7 +77,8 @@ class KvCache(Cache):
         last = len(self.lengths) - 1
         if row != last:
             length = self.lengths[last]
-            for buffer in self._buffers():
+            # A row that was in no pass yet has no place in the buffers.
+            for buffer in self._buffers() if length else ():
                 buffer[row, :, :length] = buffer[last, :, :length]
             self.lengths[row] = length
         self.lengths.pop()

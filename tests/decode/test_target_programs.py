@@ -98,6 +98,18 @@ def test_programs_equal_full_passes(name: str) -> None:
     assert program.num_moved > 3
 
 
+def test_a_row_leaves_before_another_has_run() -> None:
+    """A row that was in no pass yet takes the index of one that leaves, and is as good as new."""
+    model = tiny_model(sorted(BUILDERS)[0])
+    batch = TransformersBatch(CausalModel(model))
+    first, waiting = batch.join(), batch.join()
+    batch.extend([(first, Tokens([1, 2, 3]))])
+    batch.leave(first)
+    assert waiting.num_cached_tokens == 0
+    (hidden,) = batch.extend([(waiting, Tokens([4, 5]))])
+    assert float((waiting.head(hidden)[-1] - full_logits(model, [4, 5])[-1]).abs().max()) < 1e-9
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("name", sorted(BUILDERS))
