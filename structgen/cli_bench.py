@@ -24,6 +24,7 @@ from structgen.errors import OptionError, shown
 if TYPE_CHECKING:
     from structgen.bench_speculation import Figures, StepTable
     from structgen.config import Speculation
+    from structgen.decode.draft_model_size import DraftModelSize
 
 bench = typer.Typer(
     name="bench", no_args_is_help=True, help="Measure on your own prompts what is worth it.", rich_markup_mode="rich"
@@ -46,6 +47,9 @@ def speculation(  # noqa: PLR0913 - the options of a command line
     choice: ChoiceOption = None,
     lark: LarkOption = None,
     model: ModelOption = None,
+    draft_model: Annotated[
+        str | None, typer.Option(help="A smaller model with the same vocabulary, to draft with as well.")
+    ] = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="The text is complete within this many tokens.")] = 200,
     max_draft_tokens: Annotated[int, typer.Option(min=1, help="Most tokens of one draft.")] = 8,
     repeats: Annotated[int, typer.Option(min=1, help="How often each prompt is answered in each way.")] = 1,
@@ -61,6 +65,8 @@ def speculation(  # noqa: PLR0913 - the options of a command line
     structgen bench speculation --prompts prompts.txt --schema person.json
 
     structgen bench speculation --prompts day.jsonl --type mypackage.models:Invoice --greedy --json
+
+    structgen bench speculation --model big --draft-model small --prompts prompts.txt
 
     Ways: off is plain decoding; fixed drafts in every round; adaptive, what is used without an option, decides by what
     it measures. Predicted is what sg.speedup says of the acceptance, draft lengths and pass costs that were measured.
@@ -82,6 +88,9 @@ def speculation(  # noqa: PLR0913 - the options of a command line
         measuring.FIXED: sg.Speculation(adaptive=False, max_draft_tokens=max_draft_tokens),
         measuring.ADAPTIVE: sg.Speculation(max_draft_tokens=max_draft_tokens),
     }
+    size = None
+    if draft_model is not None:
+        size, ways["draft model"] = _with_draft_model(target, draft_model, max_draft_tokens)
     options: dict[str, Any] = {
         "sampling": sg.Sampling.greedy() if greedy else sg.Sampling(),
         "max_tokens": max_tokens,
@@ -93,9 +102,26 @@ def speculation(  # noqa: PLR0913 - the options of a command line
     table = [_row(one, figures[measuring.OFF], steps) for one in figures.values()]
     wide = [_batch_row(figures[measuring.FIXED], steps, number, max_draft_tokens) for number in rows]
     if as_json:
-        typer.echo(_as_json(table, figures, steps, wide, advice))
+        typer.echo(_as_json(table, figures, steps, wide, size, advice))
     else:
-        _show(table, figures, wide, advice)
+        _show(table, figures, wide, size, advice)
+
+
+def _with_draft_model(target: Any, name: str, max_draft_tokens: int) -> tuple[DraftModelSize, Speculation]:
+    import structgen as sg
+    from structgen.decode.draft_model_size import draft_model_size
+
+    draft = sg.load(name)
+    size = draft_model_size(draft.hf_model, target.hf_model)
+    if size.doubt is not None:
+        typer.echo(f"structgen: {size.doubt}", err=True)
+    drafters: list[Any] = [
+        sg.drafters.ForcedRun(),
+        sg.drafters.StateTable(),
+        sg.drafters.PromptLookup(),
+        sg.drafters.DraftModel(draft),
+    ]
+    return size, sg.Speculation(drafters=drafters, max_draft_tokens=max_draft_tokens)
 
 
 def read_prompts(path: Path) -> list[Any]:
@@ -181,6 +207,7 @@ def _as_json(
     figures: Mapping[str, Figures],
     steps: StepTable,
     wide: list[dict[str, Any]],
+    size: DraftModelSize | None,
     advice: list[str],
 ) -> str:
     drafters = {
@@ -194,6 +221,7 @@ def _as_json(
         "drafters": drafters,
         "pass_seconds": {str(rows): by_tokens for rows, by_tokens in steps.seconds.items()},
         "batches": wide,
+        "draft_model": None if size is None else size.in_words,
         "advice": advice,
     }
     return json.dumps(found, ensure_ascii=False, indent=2)
@@ -203,6 +231,7 @@ def _show(
     table: list[dict[str, Any]],
     figures: Mapping[str, Figures],
     wide: list[dict[str, Any]],
+    size: DraftModelSize | None,
     advice: list[str],
 ) -> None:
     from rich.console import Console
@@ -234,5 +263,5 @@ def _show(
         )
     console.print()
     console.print(batches)
-    for line in advice:
+    for line in [*([] if size is None else [size.in_words]), *advice]:
         console.print(f"\n{line}", highlight=False, markup=False)

@@ -6,7 +6,7 @@ import json
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Protocol, Union, get_args, get_origin, get_type_hints, runtime_checkable
 
 from structgen.config import DraftMode, Limits, Sampling, Speculation
 from structgen.drafter import Drafter
@@ -17,18 +17,29 @@ _FORMAT = "structgen.ReplayRecord.1"
 _INFINITE = {"inf": float("inf"), "-inf": float("-inf")}
 
 
+@runtime_checkable
+class _OfModel(Protocol):
+    """A drafter that is a model."""
+
+    @property
+    def digest(self) -> str:
+        """The fingerprint of the model."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpeculationRecord:
     """The options of speculation as they can be stored; the names are those of Speculation.
 
     Attributes:
         drafters: each as it is written in Python.
+        model_digests: of the drafters that are models, as ReplayRecord has that of the target.
     """
 
     drafters: tuple[str, ...]
     max_draft_tokens: int
     mode: DraftMode
     adaptive: bool
+    model_digests: tuple[str, ...]
 
     @classmethod
     def of(cls, speculation: Speculation, drafters: Sequence[Drafter]) -> SpeculationRecord:
@@ -38,6 +49,7 @@ class SpeculationRecord:
             max_draft_tokens=speculation.max_draft_tokens,
             mode=speculation.mode,
             adaptive=speculation.adaptive,
+            model_digests=tuple(drafter.digest for drafter in drafters if isinstance(drafter, _OfModel)),
         )
 
 

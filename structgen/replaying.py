@@ -9,13 +9,15 @@ import warnings
 from dataclasses import dataclass
 
 from structgen.api import Model, load
+from structgen.config import check_kind
 from structgen.decode.digests import backend_of
+from structgen.decode.drafters import DraftModel
 from structgen.decode.drafting import SpeculationSetup
 from structgen.decode.exact_choice import ExactChoice
 from structgen.decode.loop import Decoding, Request
 from structgen.decode.runtime import Runtime, versions
 from structgen.decode.script import Script
-from structgen.drafter import DraftMemory
+from structgen.drafter import Drafter, DraftMemory
 from structgen.errors import OptionError, StructgenError
 from structgen.grammar.compile import compile_grammar
 from structgen.grammar.stored import grammar_from_text
@@ -44,16 +46,17 @@ class Replay:
         return self.first_difference is None
 
 
-def replay(record: ReplayRecord, *, model: Model | None = None) -> Replay:
-    """Run a record again: the same prompt, grammar, options and noise.
+def replay(record: ReplayRecord, *, model: Model | None = None, draft_model: Model | None = None) -> Replay:
+    """Run a record again: the same prompt, grammar, options and noise, in passes over the same drafts.
 
     Args:
         record: of a report, or read by `ReplayRecord.from_json`.
         model: the model that it was made with; None loads it by the name, device and dtype in the record.
+        draft_model: that which drafted; needed only where a draft model had noise of its own (mode "exact_ratio").
 
     Raises:
-        OptionError: the model or its tokenizer is another one than that of the record, which names what differs; or it
-            cannot be loaded by its name.
+        OptionError: a model or its tokenizer is another one than that of the record, which names what differs; or it
+            cannot be loaded by its name; or the draft model is needed.
 
     Warns:
         UserWarning: versions, dtype, device or threads differ, which can change tokens where two are almost equally
@@ -64,14 +67,14 @@ def replay(record: ReplayRecord, *, model: Model | None = None) -> Replay:
             f"replay takes a ReplayRecord, not {type(record).__name__}: write result.report.record, or "
             "sg.ReplayRecord.from_json(text)"
         )
-    if model is not None and not isinstance(model, Model):
-        raise OptionError(f"model must be a Model or None, not {type(model).__name__}: write sg.load(...)")
+    check_kind("model", model, Model, write="sg.load(...)")
+    check_kind("draft_model", draft_model, Model, write="sg.load(...)")
     runtime = (_load(record) if model is None else model)._runtime
     _refuse_another(record, runtime)
     differences = _differences(record, runtime)
     if differences:
         warnings.warn(f"this replay is not under the same conditions: {'; '.join(differences)}", stacklevel=2)
-    decoding = _decoding(record, runtime)
+    decoding = _decoding(record, runtime, draft_model)
     decoding.run()
     return Replay(
         text=decoding.text,
@@ -125,7 +128,26 @@ def _differences(record: ReplayRecord, runtime: Runtime) -> tuple[str, ...]:
     return tuple(differences)
 
 
-def _decoding(record: ReplayRecord, runtime: Runtime) -> Decoding | ExactChoice:
+def _drafters(record: ReplayRecord, draft_model: Model | None) -> tuple[Script, tuple[Drafter, ...]]:
+    """Return the drafts of a record, and who drafts them again."""
+    script = Script(record.drafts)
+    if all(token_id >= 0 for draft in record.drafts for token_id in draft):
+        return script, (script,)
+    if draft_model is None:
+        raise OptionError(
+            "in this run a draft model drafted with noise of its own (mode 'exact_ratio'), so its drafts have to be "
+            f"drawn again: pass it as draft_model= ({' '.join(record.speculation.drafters)})"
+        )
+    digest = draft_model._runtime.identity.model_digest
+    if digest not in record.speculation.model_digests:
+        raise OptionError(
+            "the draft model is another one than that of the record: load the one that the record was made with "
+            f"({' '.join(record.speculation.drafters)})"
+        )
+    return script, (script, DraftModel(draft_model))
+
+
+def _decoding(record: ReplayRecord, runtime: Runtime, draft_model: Model | None) -> Decoding | ExactChoice:
     """Return the run before its first token."""
     request = Request(
         prompt_token_ids=record.prompt_token_ids,
@@ -143,8 +165,8 @@ def _decoding(record: ReplayRecord, runtime: Runtime) -> Decoding | ExactChoice:
             "the grammar of this record is not the one that its tokens were drawn under: the record was changed, or "
             "another version of structgen writes grammars in another form"
         )
-    script = Script(record.drafts)
-    setup = SpeculationSetup(drafters=(script,), control=script, memory=DraftMemory(), mode=record.speculation.mode)
+    script, drafters = _drafters(record, draft_model)
+    setup = SpeculationSetup(drafters=drafters, control=script, memory=DraftMemory(), mode=record.speculation.mode)
     return Decoding(runtime.new_target(), automaton.start(), runtime.vocabulary, request, setup)
 
 

@@ -18,6 +18,7 @@ class DrafterStatus:
         draft_tokens: tokens of it in a draft that was read.
         token_cost: cost of drafting one token, in passes of the target model over one token.
         has_drafted: whether it drafted anything.
+        note: of a draft model, what memory it takes, also as tokens that the target could cache in it; else "".
     """
 
     acceptance: float
@@ -27,6 +28,7 @@ class DrafterStatus:
     draft_tokens: float
     token_cost: float
     has_drafted: bool
+    note: str = ""
 
     @property
     def is_on(self) -> bool:

@@ -120,7 +120,7 @@ def test_a_replay_makes_the_passes_of_the_run(model: sg.Model) -> None:
     for seed in range(4):
         result = model.run(Order, "x", seed=seed, **OPTIONS)
         record = sg.ReplayRecord.from_json(result.report.record.to_json())
-        again = _decoding(record, model._runtime)
+        again = _decoding(record, model._runtime, None)
         again.run()
         assert tuple(again.token_ids) == result.token_ids
         assert again.trace.num_target_passes == result.report.num_target_passes < result.report.num_tokens

@@ -172,6 +172,17 @@ def test_the_command_as_json(folder: Path) -> None:
     assert [row["rows"] for row in found["batches"]] == [1, 3]
 
 
+def test_the_command_with_a_draft_model(folder: Path) -> None:
+    """One way more, and what the model takes; a doubtful size is told on stderr."""
+    command = ["bench", "speculation", "--prompts", "prompts.txt", "--schema", "legs.json", "--json", "--greedy"]
+    done = CliRunner().invoke(app, [*command, "--draft-model", "x", "--batch-sizes", "1"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert [row["way"] for row in found["ways"]] == ["off", "fixed", "adaptive", "draft model"]
+    assert "more tokens" in found["draft_model"]
+    assert "between 1/50 and 1/8 is usual" in done.stderr
+
+
 @pytest.mark.parametrize("sizes", ["x", "0", "1,,2", "-1", "5000"])
 def test_batch_sizes_that_are_none_are_refused(folder: Path, sizes: str) -> None:
     """In a line."""

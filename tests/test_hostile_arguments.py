@@ -170,7 +170,7 @@ CALLS = (
     call(sg.ToolSet, tools=[delete], min_calls=0, max_calls=1),
     call(sg.ToolCall, name="delete", arguments={"days": 1}, tool=delete),
     call(sg.ReplayRecord.from_json, text=RECORD.to_json()),
-    call(sg.replay, record=RECORD, model=model()),
+    call(sg.replay, record=RECORD, model=model(), draft_model=None),
     method(sg.ToolCall.invoke, lambda: sg.ToolCall("delete", {"days": 1}, tool=delete), confirm=True),
     method(sg.Vocabulary.token_bytes, lambda: VOCABULARY, token_id=1),
     method(sg.Vocabulary.decode, lambda: VOCABULARY, token_ids=[1]),

@@ -224,3 +224,42 @@ def test_replays_do_not_warn_by_themselves(model: sg.Model) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert sg.replay(model.run(bool, "x", seed=0).report.record, model=model).is_same
+
+
+def smaller() -> sg.Model:
+    """A model that writes nearly what the other one does."""
+    near = tiny_llama(max_position_embeddings=256)
+    with torch.no_grad():
+        for parameter in near.parameters():
+            parameter.mul_(1 + 0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
+    return sg.Model(near, byte_tokenizer())
+
+
+@pytest.mark.parametrize("mode", ["coupled", "exact_ratio"])
+def test_drafts_of_a_model_are_drafted_again(model: sg.Model, mode: Any) -> None:
+    """With the noise of the text the drafts of the record are enough; with noise of their own the model is needed."""
+    draft_model = smaller()
+    speculation = sg.Speculation(
+        drafters=[sg.drafters.ForcedRun(), sg.drafters.DraftModel(draft_model)],
+        mode=mode,
+        max_draft_tokens=4,
+        adaptive=False,
+    )
+    accepted = drafted = 0
+    for seed in range(5):
+        report = model.run(
+            Person, "x", seed=seed, speculation=speculation, whitespace="spaced", sampling=sg.Sampling(temperature=0.7)
+        ).report
+        record = sg.ReplayRecord.from_json(report.record.to_json())
+        accepted += report.accepted.get("DraftModel", 0)
+        drafted += report.drafted.get("DraftModel", 0)
+        if mode == "coupled":
+            assert sg.replay(record, model=model).is_same
+            continue
+        assert any(token_id < 0 for draft in record.drafts for token_id in draft)
+        assert sg.replay(record, model=model, draft_model=draft_model).is_same
+        with pytest.raises(sg.OptionError, match="pass it as draft_model="):
+            sg.replay(record, model=model)
+        with pytest.raises(sg.OptionError, match="the draft model is another one"):
+            sg.replay(record, model=model, draft_model=model)
+    assert 0 < accepted < drafted

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,20 +49,15 @@ class DraftModelSize:
             f"each token of a sequence takes {self.kv_bytes} bytes beside the target's {self.target_kv_bytes}"
         )
 
-    def warn_if_unsuitable(self) -> None:
-        """Warn of a size at which drafting seldom pays.
-
-        Warns:
-            UserWarning: the draft model is smaller than 1/50 or larger than 1/8 of the target.
-        """
+    @property
+    def doubt(self) -> str | None:
+        """Why drafting with it seldom pays, None where its size is usual."""
         if _LEAST_SHARE <= self.share <= _MOST_SHARE:
-            return
-        advice = "its drafts will cost much of what they save" if self.share > _MOST_SHARE else "it may guess too badly"
-        warnings.warn(
+            return None
+        reason = "its drafts will cost much of what they save" if self.share > _MOST_SHARE else "it may guess too badly"
+        return (
             f"the draft model has {self.share:.3f} of the target's parameters, and between 1/50 and 1/8 is usual: "
-            f"{advice}; structgen bench speculation --draft-model measures it on your prompts",
-            UserWarning,
-            stacklevel=3,
+            f"{reason}; structgen bench speculation --draft-model measures it on your prompts"
         )
 
 

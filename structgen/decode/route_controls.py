@@ -5,13 +5,17 @@ The least used are forgotten first.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from structgen.config import Speculation
 from structgen.decode.control import FixedControl, SpeculationControl
-from structgen.decode.drafters import ForcedRun, PromptLookup, StateTable
+from structgen.decode.draft_model_size import draft_model_size
+from structgen.decode.drafters import DraftModel, ForcedRun, PromptLookup, StateTable
 from structgen.decode.drafting import SpeculationSetup
 from structgen.decode.pass_costs import PassCosts
 from structgen.decode.request_control import RequestControl
@@ -19,21 +23,27 @@ from structgen.decode.speculation_control import RouteControl
 from structgen.drafter import Drafter, DraftMemory
 from structgen.speculation_status import DrafterStatus
 
+_log = logging.getLogger("structgen")
+
 _MAX_ROUTES = 256
+_MAX_DRAFT_MODELS = 16
 _DRAFTERS: tuple[Drafter, ...] = (ForcedRun(), StateTable(), PromptLookup())
 
 
 class RouteControls:
     """Safe to use from several threads."""
 
-    def __init__(self, measure: Callable[[], Mapping[int, float] | None]) -> None:
+    def __init__(self, model: Any, measure: Callable[[], Mapping[int, float] | None]) -> None:
         """Start empty.
 
         Args:
+            model: the transformers model that is the target.
             measure: gives the seconds of a pass by the tokens that it reads, None if nobody measured; called once.
         """
         self._lock = threading.Lock()
+        self._model = model
         self._measure = measure
+        self._notes: OrderedDict[Drafter, str] = OrderedDict()
         self._table: Mapping[int, float] | None = None
         self._is_measured = False
         self._kept: OrderedDict[tuple[str, Speculation], RouteControl] = OrderedDict()
@@ -68,6 +78,9 @@ class RouteControls:
             deterministic: whether nothing that was measured may have a say.
         """
         drafters = _DRAFTERS if speculation.drafters is None else tuple(speculation.drafters)
+        for drafter in drafters:
+            if isinstance(drafter, DraftModel):
+                self._look_at(drafter)
         control: SpeculationControl = FixedControl(speculation.max_draft_tokens)
         if speculation.adaptive and not deterministic and drafters and speculation.max_draft_tokens > 0:
             control = RequestControl(
@@ -78,4 +91,22 @@ class RouteControls:
     def statuses(self) -> dict[str, dict[str, DrafterStatus]]:
         """Return by route what was decided for each drafter; of several ways to speculate, the one used last."""
         with self._lock:
-            return {route: control.status() for (route, _), control in self._kept.items()}
+            found = {}
+            for (route, speculation), control in self._kept.items():
+                notes = {one.name: self._notes.get(one, "") for one in speculation.drafters or () if one in self._notes}
+                found[route] = {
+                    name: replace(status, note=notes.get(name, "")) for name, status in control.status().items()
+                }
+            return found
+
+    def _look_at(self, drafter: DraftModel) -> None:
+        """Work out once what a draft model takes, and warn of a size that seldom pays."""
+        with self._lock:
+            if drafter in self._notes:
+                return
+            size = draft_model_size(drafter.model.hf_model, self._model)
+            self._notes[drafter] = size.in_words
+            if len(self._notes) > _MAX_DRAFT_MODELS:
+                self._notes.popitem(last=False)
+        if size.doubt is not None:
+            _log.warning("%s", size.doubt)

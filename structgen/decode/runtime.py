@@ -45,7 +45,7 @@ class Runtime:
         self._tokenizer_lock = threading.Lock()
         self._whitespace_lock = threading.Lock()
         self._whitespace: Whitespace | None = None
-        self.route_controls = RouteControls(lambda: None)
+        self.route_controls = RouteControls(loaded.model, lambda: None)
         self.vocabulary = Vocabulary.from_tokenizer(
             loaded.tokenizer, stop_ids=_model_stop_ids(loaded.model, loaded.tokenizer)
         )

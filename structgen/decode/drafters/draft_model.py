@@ -6,6 +6,7 @@ the truncation of the text. Each request has a KV cache of its own in the draft 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -65,6 +66,13 @@ class DraftModel:
     def name(self) -> str:
         """What reports call it."""
         return "DraftModel"
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """The fingerprint of the model, for records of runs."""
+        from structgen.decode.digests import model_digest
+
+        return model_digest(self.model.hf_model)
 
     @property
     def memory_bytes(self) -> int:
