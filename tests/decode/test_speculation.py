@@ -327,7 +327,7 @@ def test_ratios_give_the_law_of_plain_decoding() -> None:
     model = small_model()
     drafter = sg.drafters.DraftModel(small_model(6))
     texts: dict[str, Counter[str]] = {"off": Counter(), "on": Counter()}
-    for seed in range(120):
+    for seed in range(80):
         for name, speculation in (
             ("off", sg.Speculation.off()),
             ("on", sg.Speculation(drafters=[drafter], mode="exact_ratio", max_draft_tokens=2, adaptive=False)),
