@@ -50,8 +50,9 @@ def oracle(num_prompt_tokens: int, text: Sequence[int], *, wrong_every: int, siz
         at = len(view.token_ids) - num_prompt_tokens
         while at < len(text):
             if at % wrong_every == wrong_every - 1:
-                # Some other legal token: the first one there is.
-                yield from [t for t in range(size) if _is_legal(view, t) and t != text[at]][:1]
+                # Some other legal token, from the middle: the first ones end a text, and are not read by the target.
+                others = [t for t in range(size) if _is_legal(view, t) and t != text[at]]
+                yield from others[len(others) // 2 :][:1]
                 return
             yield text[at]
             at += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from collections import Counter
@@ -24,6 +25,7 @@ from random_types import VOCABULARY as BYTES
 from structgen.config import Sampling
 from structgen.decode.drafters import ForcedRun, PromptLookup, StateTable
 from structgen.decode.loop import Decoding, Request
+from structgen.decode.sampler import Sampler
 from structgen.drafter import DraftMemory
 from structgen.grammar.token_automaton import TokenAutomaton
 from structgen.output_type import lower
@@ -368,3 +370,74 @@ def test_a_draft_model_tells_its_memory_and_respects_its_context() -> None:
     ]
     assert runs[0].token_ids == runs[1].token_ids
     assert 0 < sum(runs[1].report.drafted.values()) < 10
+
+
+def _counts_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the penalties of a round see nothing of it."""
+    waiting: list[Any] = []
+    count, begin = Sampler.count, Decoding.begin_round
+
+    def later(self: Sampler, *args: Any) -> None:
+        waiting.append((self, args))
+
+    def begun(self: Decoding) -> Any:
+        for sampler, args in waiting:
+            count(sampler, *args)
+        waiting.clear()
+        return begin(self)
+
+    monkeypatch.setattr(Sampler, "count", later)
+    monkeypatch.setattr(Decoding, "begin_round", begun)
+
+
+def _keeps_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget nothing of a draft that was refused, but at the start."""
+    monkeypatch.setattr(Explicit, "crop", lambda self, num_tokens: None)
+
+
+def _moves_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw everywhere in a round with the noise of its first place."""
+    step_at = Decoding._step_at
+    monkeypatch.setattr(
+        Decoding,
+        "_step_at",
+        lambda self, draft, node: dataclasses.replace(
+            step_at(self, draft, node), position=len(self._request.prompt_token_ids) + draft.num_before
+        ),
+    )
+
+
+def _takes_what_was_drafted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Accept the draft without asking the target, as if forced tokens had to come."""
+    draws = Decoding._draws
+
+    def lax(self: Decoding, draft: Any, logits: Any) -> Any:
+        draw = draws(self, draft, logits)
+
+        def drawn(node: int) -> int | None:
+            for token_id in draft.nodes[node].children:
+                self._take(token_id, draft.nodes[node])
+                return int(token_id)
+            return draw(node)
+
+        return drawn
+
+    monkeypatch.setattr(Decoding, "_draws", lax)
+
+
+@pytest.mark.parametrize("mutant", [_counts_late, _keeps_the_cache, _moves_the_noise, _takes_what_was_drafted])
+def test_a_wrong_loop_is_caught(mutant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each slip changes a text: the comparison with plain decoding sees it."""
+    penalised = Sampling(frequency_penalty=2.0, penalty_scope="everywhere")  # type: ignore[arg-type]
+    plain = [explicit(STRING, seed, None, penalised) for seed in range(12)]
+
+    def differs() -> bool:
+        for seed, known in enumerate(plain):
+            drafter = oracle(2, known.token_ids, wrong_every=3, size=VOCABULARY.size)
+            if figures(explicit(STRING, seed, setup([drafter]), penalised)) != figures(known):
+                return True
+        return False
+
+    assert not differs()
+    mutant(monkeypatch)
+    assert differs()
