@@ -102,8 +102,9 @@ def test_a_row_leaves_before_another_has_run() -> None:
     """A row that was in no pass yet takes the index of one that leaves, and is as good as new."""
     model = tiny_model(sorted(BUILDERS)[0])
     batch = TransformersBatch(CausalModel(model))
-    first, waiting = batch.join(), batch.join()
+    first = batch.join()
     batch.extend([(first, Tokens([1, 2, 3]))])
+    waiting = batch.join()
     batch.leave(first)
     assert waiting.num_cached_tokens == 0
     (hidden,) = batch.extend([(waiting, Tokens([4, 5]))])
