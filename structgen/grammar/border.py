@@ -78,7 +78,7 @@ class BorderCosts:
             edges = [
                 np.column_stack([np.full(len(ends), state, np.int32), ends])
                 for state in range(dfa.num_states)
-                for ends in [self.scans.scan(dfa, state).ends]
+                for ends in [self.scans.groups(dfa, state).ends]
             ]
             num_lengths = shape.min_length + slack + 1
             all_edges = np.ascontiguousarray(np.concatenate(edges), np.int32)
@@ -135,7 +135,7 @@ class BorderCosts:
         """Return the next places as (tokens completed, DFA state, trie node): by a token, or a byte of a needed one."""
         moves: list[tuple[int, int, int]] = []
         if node == 0:
-            moves += [(1, int(end), 0) for end in self.scans.scan(shape.dfa, state).ends[:, 0]]
+            moves += [(1, int(end), 0) for end in self.scans.groups(shape.dfa, state).ends[:, 0]]
         for byte, child in self.spelling.needed_nodes.get(node, {}).items():
             target = int(shape.dfa.delta[state, byte])
             if target >= 0:

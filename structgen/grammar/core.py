@@ -16,7 +16,7 @@ import numpy as np
 from structgen.errors import TokenRejectedError
 from structgen.grammar.costs import FinishingCosts
 from structgen.grammar.parser import DEAD, Parser
-from structgen.grammar.rows import Cut, Row, RowBuilder
+from structgen.grammar.rows import Cut, RowBuilder
 from structgen.grammar.scan import VocabularyScans
 from structgen.grammar.spelling import Spelling
 from structgen.kernels.trie_walk import Ints
@@ -66,7 +66,7 @@ class AutomatonCore:
         # A row is held once by what was built and once with the stop ids.
         self._max_rows = max(16, int(memory_mb * 2**20) // (self._scans.num_words * 8))
         self._stop_ids = tuple(i for i in self._vocabulary.stop_ids if i < self._vocabulary.size)
-        self._rows: OrderedDict[int, Row] = OrderedDict()
+        self._rows: OrderedDict[int, Ints] = OrderedDict()
         self._stored: dict[bytes, Ints] = {}
         self._stored_worst: dict[bytes, int] = {}
         self._distinct: dict[bytes, Ints] = {}
@@ -147,8 +147,8 @@ class AutomatonCore:
                 return self.mask(configuration)
             cut = self._cut_rows.get((key, budget))
             if cut is None:
-                row = self._builder.build(key, Cut(self.costs, budget - 1))
-                cut = self._cut_rows[key, budget] = self._finished_mask(key, row.mask)
+                row = self._builder.cut_mask(key, Cut(self.costs, budget - 1))
+                cut = self._cut_rows[key, budget] = self._finished_mask(key, row)
                 if len(self._cut_rows) > _MAX_CUT_ROWS:
                     self._cut_rows.popitem(last=False)
             return cut
@@ -164,16 +164,9 @@ class AutomatonCore:
         # Where tokens cross borders, whether a text can end at all may hang on a count: its parity, say.
         if self._crosses:
             return configuration
-        if self._is_deep(configuration):
+        if self._builder.may_get_deep(configuration):
             return self._cost_key(configuration)
         return self._parser.saturated(configuration)
-
-    def _is_deep(self, configuration: int) -> bool:
-        """Return whether a token may lead to a stack nested beyond the limit, whose row hangs on costs."""
-        return any(
-            self._parser.is_deep(stack) or self._parser.near_deep(stack)
-            for *_, stack in self._parser.configurations[configuration][0]
-        )
 
     def _cost_key(self, configuration: int) -> int:
         """Return the configuration that costs after tokens are kept by."""
@@ -185,11 +178,8 @@ class AutomatonCore:
         if worst is None:
             digest = self._parser.key_of(key) if self._stored_worst else b""
             worst = self._stored_worst.get(digest)
-            if worst is None:
-                # Only a configuration that is its own mask key has a row that masks will ask for.
-                row = self._row(key) if key == self._mask_key(key) else self._builder.build(key)
-                worst = self._builder.worst_cost(row, self.costs)
-            self._worst[key] = worst
+            self._worst[key] = self._builder.worst_cost(key) if worst is None else worst
+            return self._worst[key]
         return worst
 
     def free_text_mask(self, configuration: int) -> Ints | None:
@@ -225,12 +215,12 @@ class AutomatonCore:
             stored = self._stored.get(self._parser.key_of(key))
             if stored is not None:
                 return stored
-        return self._row(key).mask
+        return self._row(key)
 
-    def _row(self, key: int) -> Row:
+    def _row(self, key: int) -> Ints:
         known = self._rows.get(key)
         if known is None:
-            known = self._rows[key] = self._builder.build(key)
+            known = self._rows[key] = self._builder.mask(key)
             if self._stored:
                 self._stored.pop(self._parser.key_of(key), None)
             if len(self._rows) > self._max_rows:
@@ -263,7 +253,7 @@ class AutomatonCore:
         """Return the rows as int32 arrays (names in ROW_ARRAYS): import_rows takes them in another process."""
         with self._lock:
             by_key = dict(self._stored)
-            by_key |= {self._parser.key_of(key): row.mask for key, row in self._rows.items()}
+            by_key |= {self._parser.key_of(key): mask for key, mask in self._rows.items()}
             worst = self._stored_worst | {self._parser.key_of(key): cost for key, cost in self._worst.items()}
         masks = {mask.tobytes(): mask for mask in by_key.values()}
         number = {data: index for index, data in enumerate(masks)}
@@ -317,7 +307,7 @@ class AutomatonCore:
 
     def _is_too_deep(self, configuration: int, token_id: int) -> bool:
         """Return whether nesting forbids a token that could be read: near the limit the mask is asked."""
-        if not self._is_deep(configuration):
+        if not self._builder.may_get_deep(configuration):
             return False
         return not int(self.mask(configuration)[token_id >> 5]) >> (token_id & 31) & 1
 

@@ -17,10 +17,11 @@ from functools import reduce
 
 from structgen.errors import VocabularyError
 from structgen.grammar.border import BorderCosts
-from structgen.grammar.parser import Entry, Parser
+from structgen.grammar.parser import Parser
 from structgen.grammar.productions import Symbols
 from structgen.grammar.scan import INFINITE, VocabularyScans
 from structgen.grammar.spelling import Spelling
+from structgen.grammar.stacks import Entry
 
 Vector = tuple[int, ...]
 """Cost by border node."""
@@ -186,13 +187,14 @@ class FinishingCosts:
 
     def _ways(self, frame: int, under: Entry) -> list[tuple[Matrix, tuple[int, Entry] | None]]:
         """Return the ways to go on: (cost of the symbols to come, what is on top after reducing; None at the end)."""
-        state = self.parser.table.state(self.parser.frames[frame][0])
+        number = self.parser.frames[frame][0]
+        state = self.parser.table.state(number)
         ways: list[tuple[Matrix, tuple[int, Entry] | None]] = []
         if state.is_accepting:
             ways.append((self.identity, None))
         complete = [(head, size, ()) for head, size in state.reduces]
         # The item of the added production is only ever in the start state, which no frame on top can be.
-        for head, dot, rest in [*state.open_items, *complete]:
+        for head, dot, rest in [*self.parser.table.open_items(number), *complete]:
             for entry, items in self._popped(frame, under, head, dot, dot + len(rest)):
                 # Where a further item would only begin, the strategy stops at the least number that is enough.
                 if dot == 1 and rest and head in self.productions.repeats and items > self._most_items(head):

@@ -8,6 +8,7 @@ all that may follow.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from structgen.grammar.productions import Productions, Symbols
@@ -16,24 +17,20 @@ Item = tuple[int, int]
 """(production, number of symbols already seen)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class LrState:
     """What may follow in one LR(0) state.
 
     Attributes:
-        kernel: the items that the state was made from.
-        shifts: terminal -> state after it.
+        shifts: terminal -> state after it, terminals ascending.
         gotos: nonterminal -> items after it, before the counts are looked at.
         reduces: complete productions, as (head, number of symbols).
-        open_items: the kernel items with something after the dot, as (head, symbols seen, symbols to come).
         is_accepting: whether the whole text is complete here.
     """
 
-    kernel: frozenset[Item]
     shifts: dict[int, int]
     gotos: dict[int, tuple[Item, ...]]
     reduces: tuple[tuple[int, int], ...]
-    open_items: tuple[tuple[int, int, Symbols], ...]
     is_accepting: bool
 
 
@@ -51,7 +48,7 @@ class LrTable:
         self.states: list[LrState | None] = []
         self._kernels: list[frozenset[Item]] = []
         self._number: dict[frozenset[Item], int] = {}
-        self._closures: dict[int, tuple[Item, ...]] = {}
+        self._starts: dict[int, tuple[dict[int, int], dict[int, tuple[Item, ...]]]] = {}
         self.start = self.intern(frozenset({(0, 0)}))
 
     def intern(self, kernel: frozenset[Item]) -> int:
@@ -85,43 +82,65 @@ class LrTable:
             known = self.states[number] = self._expand(self._kernels[number])
         return known
 
+    def open_items(self, number: int) -> list[tuple[int, int, Symbols]]:
+        """Return the items a state was made from that go on, as (head, symbols seen, symbols to come)."""
+        items = (
+            (self.heads[production], dot, self.bodies[production][dot:]) for production, dot in self._kernels[number]
+        )
+        return sorted(item for item in items if item[2])
+
     def _closure_of(self, head: int) -> tuple[Item, ...]:
         """Return the initial items of a nonterminal and of all that may start it."""
-        known = self._closures.get(head)
+        seen, order = {head}, [head]
+        for one in order:
+            for production in self.productions_of(one):
+                first = self.bodies[production][0]
+                if first < 0 and ~first not in seen:
+                    seen.add(~first)
+                    order.append(~first)
+        return tuple((p, 0) for one in order for p in self.productions_of(one))
+
+    def _start_of(self, head: int) -> tuple[dict[int, int], dict[int, tuple[Item, ...]]]:
+        """Return (shifts, gotos) at the start of a nonterminal: what all states share that wait for it alone."""
+        known = self._starts.get(head)
         if known is None:
-            seen, order = {head}, [head]
-            for one in order:
-                for production in self.productions_of(one):
-                    first = self.bodies[production][0]
-                    if first < 0 and ~first not in seen:
-                        seen.add(~first)
-                        order.append(~first)
-            known = self._closures[head] = tuple((p, 0) for one in order for p in self.productions_of(one))
+            known = self._starts[head] = self._moves(self._closure_of(head))
         return known
 
+    def _moves(self, items: Iterable[Item]) -> tuple[dict[int, int], dict[int, tuple[Item, ...]]]:
+        after: dict[int, list[Item]] = {}
+        for production, dot in items:
+            if dot < len(self.bodies[production]):
+                after.setdefault(self.bodies[production][dot], []).append((production, dot + 1))
+        return (
+            {symbol: self.intern(frozenset(after[symbol])) for symbol in sorted(after) if symbol >= 0},
+            {~symbol: tuple(moved) for symbol, moved in after.items() if symbol < 0},
+        )
+
     def _expand(self, kernel: frozenset[Item]) -> LrState:
-        items = dict.fromkeys(sorted(kernel))
-        reduces, open_items = [], []
+        reduces = []
+        waiting = []
         for production, dot in kernel:
             body = self.bodies[production]
             if dot == len(body):
                 reduces.append((self.heads[production], dot))
             else:
-                open_items.append((self.heads[production], dot, body[dot:]))
-                if body[dot] < 0:
-                    items.update(dict.fromkeys(self._closure_of(~body[dot])))
-        after: dict[int, list[Item]] = {}
-        for production, dot in items:
-            if dot < len(self.bodies[production]):
-                after.setdefault(self.bodies[production][dot], []).append((production, dot + 1))
-        return LrState(
-            kernel,
-            {symbol: self.intern(frozenset(moved)) for symbol, moved in after.items() if symbol >= 0},
-            {~symbol: tuple(moved) for symbol, moved in after.items() if symbol < 0},
-            tuple(sorted((head, size) for head, size in reduces if head >= 0)),
-            tuple(sorted(open_items)),
-            any(head < 0 for head, _ in reduces),
-        )
+                waiting.append((production, dot, body[dot]))
+        is_accepting = any(head < 0 for head, _ in reduces)
+        if not waiting:
+            shifts: dict[int, int] = {}
+            gotos: dict[int, tuple[Item, ...]] = {}
+        elif len(waiting) == 1 and waiting[0][2] < 0:
+            ((production, dot, symbol),) = waiting
+            shifts, gotos = self._start_of(~symbol)
+            gotos = {**gotos, ~symbol: ((production, dot + 1), *gotos.get(~symbol, ()))}
+        else:
+            items = dict.fromkeys((production, dot) for production, dot, _ in sorted(waiting))
+            for _, _, symbol in waiting:
+                if symbol < 0:
+                    items.update(dict.fromkeys(self._closure_of(~symbol)))
+            shifts, gotos = self._moves(items)
+        return LrState(shifts, gotos, tuple(sorted(one for one in reduces if one[0] >= 0)), is_accepting)
 
     def goto(self, number: int, head: int, count: int) -> tuple[int, int] | None:
         """Return the frame (state, count) after a nonterminal, or None if its count allows nothing.

@@ -1,9 +1,9 @@
 """Mask rows: which tokens are legal in a configuration, and where they end.
 
-The row of a configuration is the union over its threads, so no thread waits for another: each is walked over
-the trie by the DFA of its own terminal, and where a word may end the threads that follow take the walk on
-below those nodes. Wide states at the root (string interiors) come from the shared scans instead. Rows may be
-cut by a finishing cost: that is how a budget binds.
+The row of a configuration is the union over its threads, so no thread waits for another: each is a lane of one walk
+over the trie (kernels/lane_walk.py), and where a word may end, the lanes of what follows take the walk on below that
+node. Wide states at the root (string interiors) come from the shared scans instead. Rows may be cut by a finishing
+cost: that is how a budget binds.
 """
 
 from __future__ import annotations
@@ -12,45 +12,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from structgen.grammar.costs import FinishingCosts
 from structgen.grammar.parser import Parser, Thread
-from structgen.grammar.scan import INFINITE, DfaScan, VocabularyScans
+from structgen.grammar.scan import INFINITE, ScanGroups, VocabularyScans
+from structgen.grammar.stacks import Follow
 from structgen.grammar.terminal import Terminal
 from structgen.kernels import trie_walk
-from structgen.kernels.trie_walk import Ints
+from structgen.kernels.lane_walk import Exits, LaneWalker, Start
+from structgen.kernels.trie_walk import Bools, Ints
 
 _WIDE_NUM_BYTES = 24
 """A state that goes on with this many bytes is walked once per vocabulary, not once per grammar."""
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Stays:
-    """Where tokens end inside one terminal.
-
-    Attributes:
-        terminal: which.
-        stack: the stack set under it.
-        ends: (n, 2) int32, rows (state, count); may repeat.
-    """
-
-    terminal: int
-    stack: int
-    ends: Ints
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Row:
-    """A mask and the places its tokens end in.
-
-    Attributes:
-        mask: (ceil(V / 32),) int32, bit 1 = legal; stop ids are not in it.
-        stays: where the tokens end.
-    """
-
-    mask: Ints
-    stays: tuple[Stays, ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -63,11 +36,6 @@ class Cut:
     def allows(self, configuration: int) -> bool:
         """Return whether the limit is enough from a configuration."""
         return self.costs.of_configuration(configuration) <= self.limit
-
-    def allows_ends(self, terminal: int, stack: int, ends: Ints) -> list[bool]:
-        """Return for which rows (state, count) inside a terminal the limit is enough."""
-        rest = self.costs.of_stack(stack)
-        return [self.costs.of_thread(terminal, state, count, rest) <= self.limit for state, count in ends.tolist()]
 
 
 class RowBuilder:
@@ -92,27 +60,61 @@ class RowBuilder:
         self.scans = scans
         self.spelling_cut = spelling_cut
         self.costs = costs
-        self._walker = trie_walk.TrieWalker(scans.trie)
+        self._walker = LaneWalker(scans.lane_trie)
+        self._readers: dict[int, int] = {}
+        self._lanes: dict[int, int] = {}
+        self._gates: dict[int, int] = {}
+        # Of each lane: its terminal, and the stack set under it or what it is shifted on.
+        self._sources: list[tuple[int, int | Follow]] = []
 
-    def build(self, configuration: int, cut: Cut | None = None) -> Row:
-        """Return the row of a configuration, without the tokens that the cut leaves out."""
-        cut = cut or self.spelling_cut
-        deep = _Deep(self, configuration, cut)
+    def mask(self, configuration: int) -> Ints:
+        """Return the mask of a configuration: (ceil(V / 32),) int32, bit 1 = legal; stop ids are not in it."""
+        if self.spelling_cut is not None or self.may_get_deep(configuration):
+            return self.cut_mask(configuration, None)
         mask = self.scans.new_row()
-        stays: list[Stays] = []
-        waiting = _Waiting(self._walker)
-        for thread in self.parser.configurations[configuration][0]:
-            shape = self.parser.terminals[thread[0]]
-            if shape.num_bytes[thread[1]] < _WIDE_NUM_BYTES:
-                waiting.add(thread, self._walker.whole)
-            else:
-                scan = self.scans.scan(shape.dfa, thread[1])
-                stays.append(self._add_scan(mask, thread, scan, deep.cut_of(thread)))
-                self._follow_scan(waiting, thread, scan)
-        while (step := waiting.next()) is not None:
-            thread, parts = step
-            stays.append(self._add_walk(mask, waiting, thread, parts, deep.cut_of(thread)))
-        return Row(mask, tuple(stays))
+        starts, exits, wide = self._places(configuration)
+        for thread in wide:
+            self._add_scan(mask, thread)
+        self._walker.walk(mask, starts, exits, self._follow)
+        return mask
+
+    def cut_mask(self, configuration: int, cut: Cut | None) -> Ints:
+        """Return the mask without the tokens that the cut leaves out, and those that lead too deep or to no end."""
+        deep = _Deep(self, configuration, cut or self.spelling_cut)
+        mask = self.scans.new_row()
+        starts, exits, wide = self._places(configuration)
+        for terminal, state, count, stack in wide:
+            shape = self.parser.terminals[terminal]
+            groups = self.scans.groups(shape.dfa, state)
+            alive, ends = _ends_of(shape, count, groups)
+            alive[alive] = [deep.allows(terminal, stack, *end) for end in ends.tolist()]
+            groups.add_to(mask, self.scans.scan(shape.dfa, state).row, alive, self.scans.trie)
+        found = self._walker.walk_to_ends(self.scans.new_row(), starts, exits, self._follow)
+        allowed = []
+        for lane, state, count in found.ends.tolist():
+            allowed.append(deep.allows(self._sources[lane][0], self._stack_of(lane), state, count))
+        nodes, numbers = found.places[:, 0], found.places[:, 1]
+        trie_walk.set_tokens_(mask, nodes[np.array(allowed, np.bool_)[numbers]], self.scans.trie)
+        return mask
+
+    def worst_cost(self, configuration: int) -> int:
+        """Return the greatest finishing cost after any token of the mask."""
+        costs = self.costs()
+        worst = 0
+        starts, exits, wide = self._places(configuration)
+        reached: list[tuple[int, int, int, int]] = []
+        for terminal, state, count, stack in wide:
+            shape = self.parser.terminals[terminal]
+            _, ends = _ends_of(shape, count, self.scans.groups(shape.dfa, state))
+            reached += [(terminal, *end, stack) for end in ends.tolist()]
+        found = self._walker.walk_to_ends(self.scans.new_row(), starts, exits, self._follow)
+        for lane, state, count in found.ends.tolist():
+            reached.append((self._sources[lane][0], state, count, self._stack_of(lane)))
+        for terminal, state, count, stack in reached:
+            cost = costs.of_thread(terminal, state, count, costs.of_stack(stack))
+            if cost < INFINITE:
+                worst = max(worst, cost)
+        return worst
 
     def free_text(self, configuration: int) -> Ints | None:
         """Return the mask of the tokens that begin and end inside a free-text body, None if no body is live.
@@ -124,112 +126,79 @@ class RowBuilder:
             shape = self.parser.terminals[terminal]
             if shape.free_text and shape.is_body(state):
                 mask = self.scans.new_row() if mask is None else mask
-                scan = self.scans.scan(shape.dfa, state)
-                after = [shape.counted(end, count + ticks) for end, ticks in scan.ends.tolist()]
-                keep = [one is not None and shape.is_body(one[0]) for one in after]
-                scan.add_to(mask, np.array(keep, np.bool_), self.scans.trie)
+                groups = self.scans.groups(shape.dfa, state)
+                keep, ends = _ends_of(shape, count, groups)
+                keep[keep] = [shape.is_body(end) for end in ends[:, 0].tolist()]
+                groups.add_to(mask, self.scans.scan(shape.dfa, state).row, keep, self.scans.trie)
         return mask
 
-    def worst_cost(self, row: Row, costs: FinishingCosts) -> int:
-        """Return the greatest finishing cost after any token of the row."""
-        worst = 0
-        for stay in row.stays:
-            rest = costs.of_stack(stay.stack)
-            for state, count in np.unique(stay.ends, axis=0).tolist():
-                worst = max(worst, costs.of_thread(stay.terminal, state, count, rest))
-        return worst
+    def may_get_deep(self, configuration: int) -> bool:
+        """Return whether a token may lead to a stack nested beyond the limit, whose row hangs on costs."""
+        near_deep = self.parser.near_deep
+        return any(near_deep(stack) for *_, stack in self.parser.configurations[configuration][0])
 
-    def _add_scan(self, mask: Ints, thread: Thread, scan: DfaScan, cut: Cut | None) -> Stays:
-        """Add the tokens that stay inside the terminal, from a shared scan."""
-        terminal, _, count, stack = thread
-        shape = self.parser.terminals[terminal]
-        after = [shape.counted(state, count + ticks) for state, ticks in scan.ends.tolist()]
-        keep = np.array([one is not None for one in after], np.bool_)
-        ends = np.array([one for one in after if one is not None], np.int32).reshape(-1, 2)
-        if cut is not None:
-            allowed = np.array(cut.allows_ends(terminal, stack, ends), np.bool_)
-            keep[keep] = allowed
-            ends = ends[allowed]
-        scan.add_to(mask, keep, self.scans.trie)
-        return Stays(terminal, stack, ends)
+    # ------------------------------------------------------------------ where a walk begins
 
-    def _follow_scan(self, waiting: _Waiting, thread: Thread, scan: DfaScan) -> None:
-        """Let what follows the terminal go on below the nodes at which its word may end."""
-        terminal, _, count, stack = thread
-        shape = self.parser.terminals[terminal]
-        for follower in self.parser.after(stack)[0]:
-            first_bytes = np.flatnonzero(self.parser.terminals[follower[0]].dfa.delta[follower[1]] >= 0).tolist()
-            pieces = [scan.exits[scan.exit_start[byte] : scan.exit_start[byte + 1]] for byte in first_bytes]
-            exits = np.concatenate(pieces)
-            nodes = exits[_word_may_end(shape, count, exits[:, 1]), 0]
+    def _places(self, configuration: int) -> tuple[list[Start], list[Exits], list[Thread]]:
+        """Return the threads to walk, where words of the wide ones end inside tokens, and the wide ones."""
+        starts: list[Start] = []
+        exits: list[Exits] = []
+        wide: list[Thread] = []
+        for thread in self.parser.configurations[configuration][0]:
+            terminal, state, count, stack = thread
+            shape = self.parser.terminals[terminal]
+            if shape.num_bytes[state] < _WIDE_NUM_BYTES:
+                starts.append((self._lane_of(terminal, stack), state, count))
+                continue
+            wide.append(thread)
+            nodes = self.scans.scan(shape.dfa, state).exits
             if len(nodes):
-                parts = np.column_stack([nodes, self.scans.trie.subtree_end[nodes]])
-                waiting.add(follower, parts)
+                high = -1 if shape.max_length is None else shape.max_length
+                exits.append(Exits(self._gate_of(stack), nodes, count, shape.min_length, high))
+        return starts, exits, wide
 
-    def _add_walk(self, mask: Ints, waiting: _Waiting, thread: Thread, parts: Ints, cut: Cut | None) -> Stays:
-        """Walk a thread over parts of the trie; what follows its terminal waits for its turn."""
-        terminal, state, count, stack = thread
-        walk = self._walker.walk(self.parser.terminals[terminal].counted_dfa, state, count, parts)
-        nodes, ends = np.ascontiguousarray(walk.stay[:, 0]), walk.stay[:, 1:]
-        if cut is not None and len(nodes):
-            distinct, place = np.unique(ends, axis=0, return_inverse=True)
-            allowed = np.array(cut.allows_ends(terminal, stack, distinct), np.bool_)
-            nodes, ends = nodes[allowed[place]], distinct[allowed]
-        trie_walk.set_tokens_(mask, nodes, self.scans.trie)
-        if len(walk.exits):
-            below = np.column_stack([walk.exits[:, 0] + 1, self.scans.trie.subtree_end[walk.exits[:, 0]]])
-            for follower in self.parser.after(stack)[0]:
-                waiting.add(follower, below)
-        return Stays(terminal, stack, ends)
+    def _add_scan(self, mask: Ints, thread: Thread) -> None:
+        """Add the tokens that stay inside a wide thread's terminal."""
+        terminal, state, count, _ = thread
+        shape = self.parser.terminals[terminal]
+        row = self.scans.scan(shape.dfa, state).row
+        if self.parser.is_far_from_bounds(terminal, count):
+            mask |= row
+        else:
+            groups = self.scans.groups(shape.dfa, state)
+            groups.add_to(mask, row, _ends_of(shape, count, groups)[0], self.scans.trie)
 
+    # ------------------------------------------------------------------ lanes and gates of the walk
 
-class _Waiting:
-    """Threads that wait to be walked over parts of the trie, each part once.
+    def _lane_of(self, terminal: int, stack: int) -> int:
+        lane = self._lanes.get(stack)
+        if lane is None:
+            lane = self._lanes[stack] = self._walker.add_lane(self._reader_of(terminal))
+            self._sources.append((terminal, stack))
+        return lane
 
-    A word may end at a node and again below it, so parts of one thread can lie inside each other; they are handed
-    out in layers of parts that are apart. What a thread has walked it need not walk again: where words follow each
-    other for ever, that is what ends the search.
-    """
+    def _gate_of(self, stack: int) -> int:
+        """Return the gate to what follows once the terminal of a stack set is complete."""
+        gate = self._gates.get(stack)
+        if gate is None:
+            follow = self.parser.follow(stack)
+            gate = self._walker.add_gate([self._reader_of(terminal) for terminal in follow.terminals])
+            self._gates[stack] = gate
+            self._sources += [(terminal, follow) for terminal in follow.terminals]
+        return gate
 
-    def __init__(self, walker: trie_walk.TrieWalker) -> None:
-        self._walker = walker
-        self._waiting: dict[Thread, list[Ints]] = {}
-        self._done: dict[Thread, list[Ints]] = {}
-        self._layers: list[tuple[Thread, Ints]] = []
+    def _reader_of(self, terminal: int) -> int:
+        reader = self._readers.get(terminal)
+        if reader is None:
+            reader = self._readers[terminal] = self._walker.add_reader(self.parser.terminals[terminal].counted_dfa)
+        return reader
 
-    def add(self, thread: Thread, parts: Ints) -> None:
-        """Let a thread walk over parts (first node, node after the last)."""
-        self._waiting.setdefault(thread, []).append(parts)
+    def _stack_of(self, lane: int) -> int:
+        terminal, source = self._sources[lane]
+        return self.parser.shift(source, terminal) if isinstance(source, Follow) else source
 
-    def next(self) -> tuple[Thread, Ints] | None:
-        """Return a thread and parts that are apart from each other, None when nothing waits."""
-        while not self._layers and self._waiting:
-            thread = next(iter(self._waiting))
-            pieces = self._waiting.pop(thread)
-            parts = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-            done = self._done.setdefault(thread, [])
-            if done or not _are_apart(parts):
-                codes = np.setdiff1d(_codes(parts), _codes(np.concatenate(done)) if done else [])
-                parts = np.column_stack([codes >> 32, codes & 0xFFFFFFFF]).astype(np.int32)
-                self._layers = [(thread, layer) for layer in self._walker.layers(parts)]
-            else:
-                self._layers = [(thread, parts)]
-            done.append(parts)
-        return self._layers.pop() if self._layers else None
-
-
-def _are_apart(parts: Ints) -> bool:
-    """Return whether no part lies inside another, nor twice."""
-    if len(parts) == 1:
-        return True
-    ordered = parts[np.argsort(parts[:, 0], kind="stable")]
-    return bool((ordered[:-1, 1] <= ordered[1:, 0]).all())
-
-
-def _codes(parts: Ints) -> npt.NDArray[np.int64]:
-    """Return one number per part."""
-    codes: npt.NDArray[np.int64] = parts[:, 0].astype(np.int64) << 32 | parts[:, 1]
-    return codes
+    def _follow(self, lane: int) -> int:
+        return self._gate_of(self._stack_of(lane))
 
 
 class _Deep:
@@ -245,9 +214,15 @@ class _Deep:
         self._cut = cut
         self._deep_cut: Cut | None = None
 
-    def cut_of(self, thread: Thread) -> Cut | None:
-        """Return what a thread may not do."""
-        if not self._builder.parser.is_deep(thread[3]):
+    def allows(self, terminal: int, stack: int, state: int, count: int) -> bool:
+        """Return whether a token may end there."""
+        cut = self._cut_of(stack)
+        if cut is None:
+            return True
+        return cut.costs.of_thread(terminal, state, count, cut.costs.of_stack(stack)) <= cut.limit
+
+    def _cut_of(self, stack: int) -> Cut | None:
+        if not self._builder.parser.is_deep(stack):
             return self._cut
         if self._deep_cut is None:
             costs = self._builder.costs()
@@ -256,11 +231,16 @@ class _Deep:
         return self._deep_cut
 
 
-def _word_may_end(shape: Terminal, count: int, ticks: Ints) -> npt.NDArray[np.bool_]:
-    """Return for which numbers of ticks a word may end, by its length."""
-    total = ticks + count
-    good = total >= shape.min_length
+def _ends_of(shape: Terminal, count: int, groups: ScanGroups) -> tuple[Bools, Ints]:
+    """Return which groups of a scan lead to words within the length bounds, and the (state, count) of these."""
+    states, totals = groups.ends[:, 0], groups.ends[:, 1] + count
+    if not shape.is_counted:
+        return np.ones(len(states), np.bool_), np.column_stack([states, np.zeros_like(states)])
+    bounds = shape.counted_dfa
+    if shape.max_length is None:
+        totals = np.minimum(totals, shape.min_length)
+    alive: Bools = totals + bounds.most[states] >= shape.min_length
     if shape.max_length is not None:
-        good &= total <= shape.max_length
-    result: npt.NDArray[np.bool_] = good
-    return result
+        alive &= totals + bounds.need[states] <= shape.max_length
+    ends: Ints = np.column_stack([states, totals])[alive].astype(np.int32)
+    return alive, ends

@@ -72,7 +72,7 @@ class TrieWalker:
             state: where to start.
             count: ticks so far.
             parts: (n, 2) int32, rows (first node, node after the last): siblings with their subtrees, apart from
-                each other (see layers): the scratch memory has room for each node once.
+                each other: the scratch memory has room for each node once.
 
         Raises:
             ValueError: the parts hold more nodes than the trie has.
@@ -95,18 +95,29 @@ class TrieWalker:
         # fmt: on
         return Walk(self._stay[:num_stay].copy(), self._exits[:num_exits].copy())
 
-    def layers(self, parts: Ints) -> list[Ints]:
-        """Split distinct parts, some of which lie inside others, into as few sets as keep the parts of each apart.
+    def differ(self, dfa: CountedDfa, state: int, other: int, row: Ints) -> Ints:
+        """Turn the row of another state into that of a state, in place, looking only where the two part; counts aside.
 
         Args:
-            parts: (n, 2) int32, rows (first node, node after the last), no two alike.
+            dfa: whose states they are.
+            state: whose row is wanted.
+            other: whose row is given; the nearer the two are, the less there is to look at.
+            row: (ceil(V / 32),) int32, the tokens that the other state survives.
+
+        Returns:
+            (n, 3) int32, rows (node, state after it or -1, ticks) of the nodes at which the two differ.
         """
         from structgen.kernels._numba import trie_walk as compiled
 
-        order = np.lexsort((-parts[:, 1], parts[:, 0]))
-        parts = parts[order]
-        level = compiled.nesting(np.ascontiguousarray(parts[:, 0]), np.ascontiguousarray(parts[:, 1]))
-        return [parts[level == one] for one in range(int(level.max(initial=-1)) + 1)]
+        trie = self.trie
+        changed = np.empty((trie.num_nodes, 3), np.int32)
+        # fmt: off
+        num_changed = compiled.differ(
+            trie.node_byte, trie.subtree_end, trie.depth, trie.token_start, self.deepest, trie.token_ids,
+            dfa.delta, dfa.tick_bytes, state, other, row, changed,
+        )
+        # fmt: on
+        return changed[:num_changed].copy()
 
     def token_costs(self, dfa: CountedDfa, infinite: int) -> Ints:
         """Return (num_states,): fewest tokens, each wholly inside the DFA, from a state to acceptance, counts aside.
@@ -132,6 +143,28 @@ def set_tokens_(mask: Ints, nodes: Ints, trie: ByteTrie) -> None:
     from structgen.kernels._numba import trie_walk as compiled
 
     compiled.set_tokens(mask, nodes, trie.token_start, trie.token_ids)
+
+
+def set_groups_(mask: Ints, nodes: Ints, group_start: Ints, chosen: Bools, trie: ByteTrie) -> None:
+    """Set, in place, the bits of all tokens that end at the nodes of the chosen groups; see set_tokens_."""
+    from structgen.kernels._numba import trie_walk as compiled
+
+    compiled.set_groups(mask, nodes, group_start, chosen, trie.token_start, trie.token_ids)
+
+
+def reach(delta: Ints, state: int, most: int) -> tuple[Ints, Ints]:
+    """Return the states that a state reaches, breadth first in byte order, and the number of each state among them.
+
+    Args:
+        delta: (num_states, 256) int32, next state or -1.
+        state: the first.
+        most: the search ends once it has found this many.
+    """
+    from structgen.kernels._numba import trie_walk as compiled
+
+    order, number = np.empty(min(most, len(delta)), np.int32), np.full(len(delta), -1, np.int32)
+    num_found = compiled.reach(delta, state, order, number)
+    return order[:num_found].copy(), number
 
 
 def length_costs(edges: Ints, accepting: Bools, num_lengths: int, infinite: int) -> Ints:

@@ -13,18 +13,20 @@ import pytest
 from oracle.strategies import class_star
 from structgen.array_store import ArrayStore
 from structgen.grammar import dfa as dfas
+from structgen.grammar import lexemes, other_words
 from structgen.grammar import scan as scan_module
 from structgen.grammar import spelling as spelling_module
 from structgen.grammar.dfa import Dfa
-from structgen.grammar.scan import DfaScan, VocabularyScans
+from structgen.grammar.scan import DfaScan, ScanGroups, VocabularyScans
 from structgen.grammar.spelling import Spelling
+from structgen.kernels.trie_walk import CountedDfa, TrieWalker, set_tokens_
 from structgen.vocabulary import Vocabulary
 
 
 @pytest.fixture
 def vocabulary(monkeypatch: pytest.MonkeyPatch) -> Vocabulary:
     """Return a few tokens; each of their scans counts as dear."""
-    monkeypatch.setattr(scan_module, "_DEAR_NUM_ROWS", 0)
+    monkeypatch.setattr(scan_module, "_DEAR_NUM_NODES", 0)
     return Vocabulary.from_bytes([b"a", b"b", b"ab", b"ba", b"abc", b"(", b"", b"bb"], stop_ids=[6])
 
 
@@ -33,9 +35,9 @@ def store_in(folder: Path) -> ArrayStore:
     return ArrayStore(folder, sources=["grammar"], max_bytes=1 << 20)
 
 
-def is_same(first: DfaScan, second: DfaScan) -> bool:
-    """Say whether two scans are equal."""
-    return all(np.array_equal(getattr(first, field.name), getattr(second, field.name)) for field in fields(DfaScan))
+def is_same(first: DfaScan | ScanGroups, second: DfaScan | ScanGroups) -> bool:
+    """Say whether two values are equal."""
+    return all(np.array_equal(getattr(first, field.name), getattr(second, field.name)) for field in fields(first))
 
 
 def never(*_: object) -> DfaScan:
@@ -47,31 +49,62 @@ def test_a_scan_from_disk_is_the_scan(vocabulary: Vocabulary, tmp_path: Path, mo
     """A later process reads what was walked, each state its own; another vocabulary of the same bytes does not."""
     dfa = class_star("ab")
     states = range(dfa.num_states)
-    made = [VocabularyScans(vocabulary, store=store_in(tmp_path)).scan(dfa, state) for state in states]
-    alone = [VocabularyScans(vocabulary).scan(dfa, state) for state in states]
+    writing, keeping_none = VocabularyScans(vocabulary, store=store_in(tmp_path)), VocabularyScans(vocabulary)
+    made = [kind(dfa, state) for state in states for kind in (writing.scan, writing.groups)]
+    alone = [kind(dfa, state) for state in states for kind in (keeping_none.scan, keeping_none.groups)]
     assert all(map(is_same, made, alone))
 
-    monkeypatch.setattr(VocabularyScans, "_compute", never)
+    monkeypatch.setattr(VocabularyScans, "_walk", never)
     later = VocabularyScans(vocabulary, store=store_in(tmp_path))
-    assert all(map(is_same, (later.scan(dfa, state) for state in states), alone))
+    assert all(map(is_same, (kind(dfa, state) for state in states for kind in (later.scan, later.groups)), alone))
     assert not later.scan(dfa, 0).row.flags.writeable
     longer = Vocabulary.from_bytes([*vocabulary.table.tokens, b"c"], stop_ids=[6])
     with pytest.raises(AssertionError, match="walked again"):
         VocabularyScans(longer, store=store_in(tmp_path)).scan(dfa, 0)
 
 
-@pytest.mark.parametrize("name", ["row", "ends", "nodes", "group_start", "exits", "exit_start"])
-def test_arrays_that_do_not_fit_are_made_anew(vocabulary: Vocabulary, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("kind", "name"), [("scan", "row"), *(("groups", one) for one in ("ends", "nodes", "start"))])
+def test_arrays_that_do_not_fit_are_made_anew(vocabulary: Vocabulary, tmp_path: Path, kind: str, name: str) -> None:
     """A file under the right key whose arrays cannot belong together is not used."""
     dfa = class_star("ab")
     store = store_in(tmp_path)
     scans = VocabularyScans(vocabulary, store=store)
-    expected = scans.scan(dfa, 0)
-    arrays = {field.name: getattr(expected, field.name) for field in fields(DfaScan)}
-    store.write(scans._key_text(dfa, 0), arrays | {name: np.concatenate([arrays[name], arrays[name][-1:]])})
+    expected = getattr(scans, kind)(dfa, 0)
+    arrays = {field.name: getattr(expected, field.name) for field in fields(expected)}
+    key = scans._key_text(kind, scans._residue(dfa, 0))
+    store.write(key, arrays | {name: np.concatenate([arrays[name], arrays[name][-1:]])})
 
-    assert scans._load(dfa, 0) is None
-    assert is_same(VocabularyScans(vocabulary, store=store).scan(dfa, 0), expected)
+    assert is_same(getattr(VocabularyScans(vocabulary, store=store), kind)(dfa, 0), expected)
+
+
+TEXTS = [bytes([byte]) for byte in range(256)] + [
+    text.encode() for text in ('"a', '"b"', 'ab"', 'a": ', "\\u0061b", "é", "bé")
+]
+
+
+@pytest.mark.parametrize("words", [("a",), ("ab", "b"), ("é", "abc", "ab")])
+def test_keys_with_names_left_out_are_scanned_like_any_other_state(words: tuple[str, ...]) -> None:
+    """Scans made from those of nearby states, or shared with another lexeme, equal a walk of their own."""
+    vocabulary = Vocabulary.from_bytes([*TEXTS, b""], stop_ids=[len(TEXTS)])
+    scans = VocabularyScans(vocabulary)
+    walker = TrieWalker(vocabulary.trie)
+    plain = lexemes.json_string(None).dfa
+    for dfa in (plain, other_words.json_string_except(words), plain):
+        no_bound = np.zeros(dfa.num_states, np.int32)
+        free = CountedDfa(dfa.delta, dfa.tick_bytes, dfa.accepting, no_bound, no_bound)
+        for state in range(dfa.num_states):
+            walk = walker.walk(free, state, 0, walker.whole)
+            row = scans.new_row()
+            set_tokens_(row, np.ascontiguousarray(walk.stay[:, 0]), vocabulary.trie)
+            scan, groups = scans.scan(dfa, state), scans.groups(dfa, state)
+
+            assert np.array_equal(scan.row, row)
+            assert sorted(scan.exits.tolist()) == walk.exits.tolist()
+            ends = np.repeat(groups.ends, np.diff(groups.start), axis=0)
+            assert sorted([node, *end] for node, end in zip(groups.nodes.tolist(), ends.tolist(), strict=True)) == (
+                walk.stay.tolist()
+            )
+    assert len(scans._scans) < len(scans._states)
 
 
 def test_nobody_waits_for_a_slow_disk(vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,12 +120,12 @@ def test_nobody_waits_for_a_slow_disk(vocabulary: Vocabulary, tmp_path: Path, mo
 
 def test_cold_scans_of_eight_threads_are_those_of_one(vocabulary: Vocabulary, tmp_path: Path) -> None:
     """The walker's one scratch memory is not mixed up."""
-    lexemes = [class_star(letters) for letters in ("a", "b", "c", "ab", "bc", "ac", "abc", "abc(")]
-    alone = [VocabularyScans(vocabulary).scan(dfa, 0) for dfa in lexemes]
+    several = [class_star(letters) for letters in ("a", "b", "c", "ab", "bc", "ac", "abc", "abc(")]
+    alone = [VocabularyScans(vocabulary).scan(dfa, 0) for dfa in several]
     for turn in range(10):
         scans = VocabularyScans(vocabulary, store=store_in(tmp_path / str(turn)))
         with ThreadPoolExecutor(8) as pool:
-            found = list(pool.map(lambda dfa, scans=scans: scans.scan(dfa, 0), lexemes * 4))
+            found = list(pool.map(lambda dfa, scans=scans: scans.scan(dfa, 0), several * 4))
         assert all(map(is_same, found, alone * 4))
 
 
@@ -111,10 +144,11 @@ def test_memory_is_bounded(vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPat
         assert dfas.matches(cut, b"b") is (number == 1)
         assert not dfas.matches(cut, b"bz")
         scans.scan(cut, 0)
+        scans.groups(cut, 0)
         assert scans.token_costs(cut)[0] >= 1
 
     sizes = [len(value) for holder in (scans, spelling) for value in vars(holder).values() if hasattr(value, "get")]
-    assert sorted(sizes) == [5, 5, 6]
+    assert sorted(sizes) == [1, 5, 5, 5, 5, 6]
 
 
 def test_a_lexeme_of_known_bytes_is_not_copied(vocabulary: Vocabulary) -> None:

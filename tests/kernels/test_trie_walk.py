@@ -11,33 +11,17 @@ from structgen.kernels.trie_walk import (
     CountedDfa,
     TrieWalker,
     length_costs,
+    reach,
     reference_length_costs,
     reference_token_costs,
     reference_walk,
+    set_groups_,
     set_tokens_,
 )
 from structgen.trie import ByteTrie
+from trie_strategies import dfas, tries
 
 INFINITE = 1 << 28
-
-tries = st.lists(st.text("abc", max_size=4).map(str.encode), max_size=12).map(ByteTrie.build)
-
-
-@st.composite
-def dfas(draw: st.DrawFn) -> CountedDfa:
-    """Draw a DFA over three letters with consistent distances; not trimmed, which no walk relies on."""
-    size = draw(st.integers(1, 4))
-    delta = np.full((size, 256), -1, np.int32)
-    ticks = np.zeros((size, 256), np.bool_)
-    for state in range(size):
-        for byte in b"abc":
-            delta[state, byte] = draw(st.integers(-1, size - 1))
-            ticks[state, byte] = delta[state, byte] >= 0 and draw(st.booleans())
-    accepting = np.array(draw(st.lists(st.booleans(), min_size=size, max_size=size)), np.bool_)
-    distances = st.lists(st.integers(0, 3), min_size=size, max_size=size).map(lambda one: np.array(one, np.int32))
-    low = draw(st.integers(0, 3))
-    high = draw(st.just(-1) | st.integers(low, 5))
-    return CountedDfa(delta, ticks, accepting, draw(distances), draw(distances) + 2, low, high)
 
 
 @given(tries, dfas(), st.data())
@@ -56,21 +40,58 @@ def test_walk_equals_the_obvious_walk(trie, dfa, data):
             assert np.array_equal(found.exits, expected.exits)
 
 
-@given(tries, st.data())
-def test_layers_keep_parts_apart(trie, data):
-    """Every part is in one layer, the parts of a layer are apart, and there are no more layers than nested parts."""
-    inner = [node for node in range(trie.num_nodes) if trie.subtree_end[node] > node + 1]
-    chosen = data.draw(st.lists(st.sampled_from(inner), unique=True)) if inner else []
-    parts = np.array([[node + 1, trie.subtree_end[node]] for node in chosen], np.int32).reshape(-1, 2)
+@given(tries, dfas())
+def test_the_row_of_a_state_from_that_of_any_other(trie, dfa):
+    """Whatever two states have in common, what is changed makes the one's row and ends of the other's."""
+    walker = TrieWalker(trie)
+    free = CountedDfa(dfa.delta, dfa.tick_bytes, dfa.accepting, dfa.need * 0, dfa.most * 0)
+    walks = [reference_walk(trie, free, state, 0, walker.whole) for state in range(len(dfa.accepting))]
+    rows = [np.zeros(1, np.int32) for _ in walks]
+    for row, walk in zip(rows, walks, strict=True):
+        set_tokens_(row, np.ascontiguousarray(walk.stay[:, 0]), trie)
+    for state, walk in enumerate(walks):
+        for other, other_walk in enumerate(walks):
+            row = rows[other].copy()
 
-    layers = TrieWalker(trie).layers(parts)
+            changed = walker.differ(free, state, other, row)
 
-    assert sorted(map(tuple, np.concatenate([parts[:0], *layers]).tolist())) == sorted(map(tuple, parts.tolist()))
-    for layer in layers:
-        held = [node for first, last in layer.tolist() for node in range(first, last)]
-        assert len(held) == len(set(held))
-    nested = [sum(first <= one < last for first, last in parts.tolist()) for one, _ in parts.tolist()]
-    assert len(layers) <= max(nested, default=0)
+            assert np.array_equal(row, rows[state])
+            nodes = set(changed[:, 0].tolist())
+            exits = [one for one in other_walk.exits.tolist() if one[0] not in nodes]
+            for node, after, ticks in changed.tolist():
+                if after >= 0 and dfa.accepting[after] and trie.subtree_end[node] > node + 1:
+                    exits.append([node, ticks])
+            assert sorted(exits) == walk.exits.tolist()
+
+
+@given(dfas(), st.integers(1, 5))
+def test_reach_numbers_states_breadth_first(dfa, most):
+    """Each state once, in the order in which bytes first lead there, no more than asked for."""
+    order = [0]
+    for state in order:
+        order += [one for one in dict.fromkeys(dfa.delta[state].tolist()) if one >= 0 and one not in order]
+
+    found, number = reach(dfa.delta, 0, most)
+
+    assert found.tolist() == order[:most]
+    assert [number[state] for state in found] == list(range(len(found)))
+
+
+@given(st.lists(st.lists(st.integers(0, 3), max_size=3), min_size=1, max_size=4), st.data())
+def test_set_groups_sets_the_chosen_groups(groups, data):
+    """The tokens of nodes of other groups stay as they are."""
+    trie = ByteTrie.build([b"a", b"b", b"c", b"a"])
+    start = np.cumsum([0, *map(len, groups)]).astype(np.int32)
+    nodes = np.array([node for group in groups for node in group], np.int32)
+    chosen = data.draw(st.lists(st.booleans(), min_size=len(groups), max_size=len(groups)))
+    found, expected = np.zeros(1, np.int32), np.zeros(1, np.int32)
+
+    set_groups_(found, nodes, start, np.array(chosen), trie)
+    for group, wanted in zip(groups, chosen, strict=True):
+        if wanted:
+            set_tokens_(expected, np.array(group, np.int32), trie)
+
+    assert np.array_equal(found, expected)
 
 
 def test_overlapping_parts_are_refused() -> None:

@@ -87,22 +87,91 @@ def walk(
     return num_stay, num_exits
 
 
-@jit(types.int32[::1](_INTS, _INTS))
-def nesting(first: Array, last: Array) -> Array:
-    """Return for each interval how many of the others hold it.
+@jit(types.int64(*_TRIE, _INTS, _TABLE, array(types.boolean, 2), types.int64, types.int64, types.int32[::1], _OUT))
+def differ(
+    node_byte: Array,
+    subtree_end: Array,
+    depth: Array,
+    token_start: Array,
+    deepest: int,
+    token_ids: Array,
+    delta: Array,
+    tick_bytes: Array,
+    state: int,
+    other: int,
+    row: Array,
+    changed: Array,
+) -> int:
+    """Turn the row of another state into that of a state, looking only where the two go different ways.
 
-    Intervals come by ascending first, at equal first the longer before the shorter; two are nested or apart.
+    changed is filled with (node, state after it or -1, ticks) of each node at which they do. Returns their number.
     """
-    level = np.empty(first.shape[0], np.int32)
-    open_ends = np.empty(first.shape[0], np.int32)
-    num_open = 0
-    for k in range(first.shape[0]):
-        while num_open > 0 and open_ends[num_open - 1] <= first[k]:
-            num_open -= 1
-        level[k] = num_open
-        open_ends[num_open] = last[k]
-        num_open += 1
-    return level
+    here = np.empty((deepest + 1, 4), np.int64)
+    here[0, 0] = state
+    here[0, 1] = other
+    here[0, 2] = 0
+    here[0, 3] = 0
+    num_changed = 0
+    i = 1
+    while i < node_byte.shape[0]:
+        above = here[depth[i] - 1]
+        level = here[depth[i]]
+        for k in range(2):
+            level[k] = -1
+            level[2 + k] = 0
+            if above[k] >= 0:
+                level[k] = delta[above[k], node_byte[i]]
+                level[2 + k] = above[2 + k] + tick_bytes[above[k], node_byte[i]]
+        if level[0] == level[1] and (level[0] < 0 or level[2] == level[3]):
+            i = subtree_end[i]
+            continue
+        for k in range(token_start[i], token_start[i + 1]):
+            token = token_ids[k]
+            bit = np.int32(1) << np.int32(token & 31)
+            if level[0] >= 0:
+                row[token >> 5] |= bit
+            else:
+                row[token >> 5] &= ~bit
+        changed[num_changed, 0] = i
+        changed[num_changed, 1] = level[0]
+        changed[num_changed, 2] = level[2]
+        num_changed += 1
+        i += 1
+    return num_changed
+
+
+@jit(types.int64(_TABLE, types.int64, types.int32[::1], types.int32[::1]))
+def reach(delta: Array, state: int, order: Array, number: Array) -> int:
+    """Fill the states that a state reaches, breadth first in byte order, and their numbers; return how many there are.
+
+    number holds -1 for every state. The search ends when order is full.
+    """
+    order[0] = state
+    number[state] = 0
+    num_found = 1
+    k = 0
+    while k < num_found < order.shape[0]:
+        for byte in range(256):
+            target = delta[order[k], byte]
+            if num_found < order.shape[0] and target >= 0 and number[target] < 0:
+                number[target] = num_found
+                order[num_found] = target
+                num_found += 1
+        k += 1
+    return num_found
+
+
+@jit(types.void(types.int32[::1], _INTS, _INTS, _BOOLS, _INTS, _INTS))
+def set_groups(
+    mask: Array, nodes: Array, group_start: Array, chosen: Array, token_start: Array, token_ids: Array
+) -> None:
+    """Set the bits of all tokens that end at the nodes of the chosen groups."""
+    for group in range(chosen.shape[0]):
+        if chosen[group]:
+            for k in range(group_start[group], group_start[group + 1]):
+                for i in range(token_start[nodes[k]], token_start[nodes[k] + 1]):
+                    token = token_ids[i]
+                    mask[token >> 5] |= np.int32(1) << np.int32(token & 31)
 
 
 @jit(types.void(types.int32[::1], _INTS, _INTS, _INTS))

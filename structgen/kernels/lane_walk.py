@@ -1,0 +1,325 @@
+"""Walk the byte trie of a vocabulary over several lexemes at once, and over what follows them inside a token.
+
+A *reader* is the DFA of a lexeme. A *lane* is a reader with what follows its words: a *gate*, at which lanes start
+side by side. Which gate follows a lane is asked of the caller when some token gets there, and kept. Knows neither
+grammar nor model. The obvious form at the end of the file is what the compiled one (_numba/lane_walk.py) is tested
+against.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from structgen.kernels.trie_walk import CountedDfa, Ints
+from structgen.trie import ByteTrie
+
+if TYPE_CHECKING:
+    from structgen.kernels._numba.lane_walk import Nodes, Scratch, Tables
+
+_UNKNOWN = -1
+_FIRST_ROOM = 1024
+
+
+Start = tuple[int, int, int]
+"""Where a walk begins at the root: (lane, state, count)."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Exits:
+    """Nodes at which a word has ended, so that what follows it goes on below them.
+
+    Attributes:
+        gate: what follows.
+        nodes: (n, 2) int32, rows (node, ticks of the word before it); no node twice.
+        count: ticks before the token.
+        low: least number of ticks of a word.
+        high: greatest number of ticks, -1 for no bound.
+    """
+
+    gate: int
+    nodes: Ints
+    count: int = 0
+    low: int = 0
+    high: int = -1
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Ends:
+    """Where tokens end inside lanes.
+
+    Attributes:
+        ends: (n, 3) int32, the distinct (lane, state, count).
+        places: (m, 2) int32, rows (node that holds tokens, number of the end).
+    """
+
+    ends: Ints
+    places: Ints
+
+
+class LaneTrie:
+    """A trie as walks read it, with scratch memory for them; shared by threads."""
+
+    def __init__(self, trie: ByteTrie) -> None:
+        """List the children of each node side by side."""
+        from structgen.kernels._numba import lane_walk as compiled
+
+        place_of = np.empty(trie.num_nodes, np.int32)
+        byte = np.empty(trie.num_nodes, np.uint8)
+        about = np.empty((trie.num_nodes, compiled.NUM_ABOUT_COLUMNS), np.int32)
+        compiled.lay_out(trie.parent, trie.node_byte, trie.token_start, trie.token_ids, place_of, byte, about)
+        for item in (place_of, byte, about):
+            item.setflags(write=False)
+        self.place_of = place_of
+        self.nodes: Nodes = compiled.Nodes(byte, about, trie.token_start, trie.token_ids)
+        self._free: list[Scratch] = []
+
+    @contextlib.contextmanager
+    def scratch(self, least_room: int) -> Iterator[Scratch]:
+        """Lend scratch memory of at least some size."""
+        scratch = self._free.pop() if self._free else _new_scratch(_FIRST_ROOM)
+        if len(scratch.work) < least_room:
+            scratch = _new_scratch(least_room)
+        yield scratch
+        self._free.append(scratch)
+
+
+class LaneWalker:
+    """Readers, lanes and gates, and the walks over them; for one thread at a time."""
+
+    def __init__(self, trie: LaneTrie) -> None:
+        """Start without any lane."""
+        self._trie = trie
+        self._kept: list[CountedDfa] = []
+        self._first_bytes: list[int] = []
+        self._first_bytes_of_gates: dict[tuple[int, ...], list[int]] = {}
+        self._num_lanes = 0
+        self._num_gates = 0
+        self._tables = _new_tables()
+
+    def add_reader(self, dfa: CountedDfa) -> int:
+        """Return the number of a new reader."""
+        number = len(self._kept)
+        self._kept.append(dfa)  # its arrays must live as long as their addresses are known
+        if number == len(self._tables.readers):
+            self._tables = self._tables._replace(readers=_grown(self._tables.readers))
+        self._tables.readers[number], first_bytes = _reader_row(dfa)
+        self._first_bytes.append(first_bytes)
+        return number
+
+    def add_lane(self, reader: int) -> int:
+        """Return the number of a new lane, which no gate starts."""
+        return self._add_lanes([reader])
+
+    def add_gate(self, readers: Sequence[int]) -> int:
+        """Return the number of a new gate; the next lanes start there, one a reader."""
+        first = self._add_lanes(readers)
+        gate = self._num_gates
+        self._num_gates += 1
+        if gate == len(self._tables.gates):
+            self._tables = self._tables._replace(gates=_grown(self._tables.gates))
+        starts = tuple(readers)
+        first_bytes = self._first_bytes_of_gates.get(starts)
+        if first_bytes is None:
+            together = reduce(or_, [self._first_bytes[reader] for reader in readers], 0)
+            first_bytes = np.frombuffer(together.to_bytes(32, "little"), np.int64).tolist()
+            self._first_bytes_of_gates[starts] = first_bytes
+        self._tables.gates[gate] = [first, first + len(readers), *first_bytes]
+        return gate
+
+    def _add_lanes(self, readers: Sequence[int]) -> int:
+        first = self._num_lanes
+        self._num_lanes += len(readers)
+        while self._num_lanes > len(self._tables.lanes):
+            self._tables = self._tables._replace(lanes=_grown(self._tables.lanes))
+        rows = self._tables.lanes[first : self._num_lanes]
+        rows[:, 0] = readers
+        rows[:, 1] = _UNKNOWN
+        return first
+
+    def walk(self, mask: Ints, starts: Sequence[Start], exits: Sequence[Exits], follow: Callable[[int], int]) -> None:
+        """Set, in place, the bits of the tokens that go through from the starts, and from below the exits.
+
+        Args:
+            mask: (ceil(V / 32),) int32.
+            starts: the lanes at the root.
+            exits: where words that began before have ended.
+            follow: gives the gate that follows a lane.
+        """
+        self._run(mask, starts, exits, follow, wants_ends=False)
+
+    def walk_to_ends(
+        self, mask: Ints, starts: Sequence[Start], exits: Sequence[Exits], follow: Callable[[int], int]
+    ) -> Ends:
+        """Do as walk, and return where the tokens end."""
+        ends = self._run(mask, starts, exits, follow, wants_ends=True)
+        if ends is None:
+            raise ValueError("a walk that was to note ends has not done so")
+        return ends
+
+    def _run(
+        self,
+        mask: Ints,
+        starts: Sequence[Start],
+        exits: Sequence[Exits],
+        follow: Callable[[int], int],
+        *,
+        wants_ends: bool,
+    ) -> Ends | None:
+        room = 1 + len(starts)
+        while True:
+            with self._trie.scratch(room) as scratch:
+                if self._has_run(scratch, mask, starts, exits, follow, wants_ends=wants_ends):
+                    return _ends_in(scratch) if wants_ends else None
+            room = 4 * len(scratch.work)
+
+    def _has_run(
+        self,
+        scratch: Scratch,
+        mask: Ints,
+        starts: Sequence[Start],
+        exits: Sequence[Exits],
+        follow: Callable[[int], int],
+        *,
+        wants_ends: bool,
+    ) -> bool:
+        """Do the whole walk; return False if the scratch memory is too small."""
+        from structgen.kernels._numba import lane_walk as compiled
+
+        scratch.sizes.fill(0)
+        scratch.seen.fill(-1)
+        if wants_ends:
+            scratch.end_keys.fill(-1)
+        for number, (lane, state, count) in enumerate(starts):
+            scratch.work[number] = lane, 0, state, count
+        scratch.sizes[compiled.NUM_WORK] = len(starts)
+        for one in exits:
+            if not compiled.leave(self._trie.place_of, scratch, one.nodes, one.gate, one.count, one.low, one.high):
+                return False
+        while compiled.walk(self._trie.nodes, self._tables, scratch, mask, wants_ends):
+            num_asked = int(scratch.sizes[compiled.NUM_ASKED])
+            if not num_asked:
+                return True
+            for lane in scratch.asked[:num_asked].tolist():
+                gate = follow(lane)  # may replace the tables
+                self._tables.lanes[lane, 1] = gate
+        return False
+
+
+@lru_cache(maxsize=4096)
+def _reader_row(dfa: CountedDfa) -> tuple[npt.NDArray[np.int64], int]:
+    """Return the row of a reader, and a bit for each byte that its words may begin with."""
+    from structgen.kernels._numba import lane_walk as compiled
+
+    row = np.zeros(compiled.NUM_READER_COLUMNS, np.int64)
+    arrays = {
+        compiled.DELTA: dfa.delta,
+        compiled.TICKS: dfa.tick_bytes,
+        compiled.ACCEPTING: dfa.accepting,
+        compiled.NEED: dfa.need,
+        compiled.MOST: dfa.most,
+    }
+    for column, item in arrays.items():
+        if not item.flags.c_contiguous or item.dtype not in (np.int32, np.bool_):
+            raise ValueError("the arrays of a reader must be contiguous, of int32 or bool")
+        row[column] = item.ctypes.data
+    accepting = np.flatnonzero(dfa.accepting)  # a state that goes on with nothing is one of these
+    last = accepting[(dfa.delta[accepting] < 0).all(axis=1)]
+    row[compiled.LOW], row[compiled.HIGH] = dfa.low, dfa.high
+    row[compiled.LAST] = int(last[0]) if len(last) else -1
+    row[compiled.IS_COUNTED] = int(dfa.low > 0 or dfa.high >= 0)
+    return row, int.from_bytes(np.packbits(dfa.delta[0] >= 0, bitorder="little").tobytes(), "little")
+
+
+def _ends_in(scratch: Scratch) -> Ends:
+    from structgen.kernels._numba import lane_walk as compiled
+
+    num_ends, num_places = scratch.sizes[compiled.NUM_ENDS], scratch.sizes[compiled.NUM_PLACES]
+    return Ends(scratch.ends[:num_ends].copy(), scratch.places[:num_places].copy())
+
+
+def _new_tables() -> Tables:
+    from structgen.kernels._numba import lane_walk as compiled
+
+    return compiled.Tables(
+        np.zeros((16, compiled.NUM_READER_COLUMNS), np.int64),
+        np.zeros((64, 2), np.int32),
+        np.zeros((16, compiled.NUM_GATE_COLUMNS), np.int64),
+    )
+
+
+def _new_scratch(room: int) -> Scratch:
+    """Return scratch memory; its hash tables must have a power of two of places."""
+    from structgen.kernels._numba import lane_walk as compiled
+
+    return compiled.Scratch(
+        np.zeros(compiled.NUM_SIZES, np.int64),
+        np.zeros((room, 4), np.int32),
+        np.zeros((room, 2), np.int32),
+        np.zeros(room, np.int32),
+        np.full(2 * room, -1, np.int64),
+        np.zeros((room, 3), np.int32),
+        np.full(2 * room, -1, np.int64),
+        np.zeros(2 * room, np.int32),
+        np.zeros((4 * room, 2), np.int32),
+    )
+
+
+def _grown(table: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    return np.concatenate([table, np.zeros_like(table)])
+
+
+# ---------------------------------------------------------------------------------- obvious form, for the tests
+
+
+def reference_ends(
+    trie: ByteTrie,
+    lanes: Callable[[int], tuple[CountedDfa, Callable[[], Sequence[int]]]],
+    starts: Sequence[Start],
+) -> set[tuple[int, int, int, int]]:
+    """Return the (node, lane, state, count) at which nodes that hold tokens are reached, one byte after the other.
+
+    Args:
+        trie: the vocabulary.
+        lanes: gives the DFA of a lane, and the lanes that follow it.
+        starts: the lanes at the root.
+    """
+    at: dict[int, set[tuple[int, int, int]]] = {0: set(starts)}
+    found = set()
+    for node in range(1, trie.num_nodes):
+        byte = int(trie.node_byte[node])
+        reached: set[tuple[int, int, int]] = set()
+        todo = list(at[int(trie.parent[node])])
+        for lane, state, count in todo:
+            after = _read(lanes(lane)[0], state, count, byte)
+            if after is not None:
+                reached.add((lane, *after))
+        at[node] = set(reached)
+        for lane, state, count in reached:
+            dfa, following = lanes(lane)
+            if dfa.accepting[state] and count >= dfa.low:
+                at[node] |= {(one, 0, 0) for one in following()}
+        if trie.token_start[node + 1] > trie.token_start[node]:
+            found |= {(node, *place) for place in reached}
+    return found
+
+
+def _read(dfa: CountedDfa, state: int, count: int, byte: int) -> tuple[int, int] | None:
+    after = int(dfa.delta[state, byte])
+    if after < 0:
+        return None
+    if dfa.low == 0 and dfa.high < 0:
+        return after, 0
+    count += int(dfa.tick_bytes[state, byte])
+    if dfa.high < 0:
+        count = min(count, dfa.low)
+    elif count + dfa.need[after] > dfa.high:
+        return None
+    return None if count + dfa.most[after] < dfa.low else (after, count)
