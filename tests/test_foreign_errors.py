@@ -194,6 +194,7 @@ def only_our_errors(work: Callable[[], object]) -> None:
         work()
 
 
+@pytest.mark.filterwarnings("ignore:.*is ignored")  # a keyword that is probably misspelt is told
 @given(st.dictionaries(KEYWORDS, VALUES, max_size=4))
 def test_any_schema(schema: dict[str, Any]) -> None:
     """Any keywords with any values, as data and as text."""
@@ -203,6 +204,7 @@ def test_any_schema(schema: dict[str, Any]) -> None:
         only_our_errors(lambda: sg.check(sg.JsonSchema(text), property_order="any"))
 
 
+@pytest.mark.filterwarnings("ignore:.*is ignored")  # a keyword that is probably misspelt is told
 @given(ANYTHING)
 def test_any_argument(value: Any) -> None:
     """Each public constructor, and the type itself, takes anything or refuses it."""
