@@ -41,7 +41,7 @@ class DrafterStatus:
         if not self.has_drafted:
             return "has drafted nothing so far"
         accepted = f"{self.acceptance:.0%} of its tokens are accepted"
-        needed = f"{self.needed:.0%} are needed to pay" if self.needed <= 1 else "not even all would pay"
+        needed = f"{self.needed:.0%} are needed to pay by itself" if self.needed <= 1 else "not even all would pay"
         if self.is_on:
             return f"on: {self.draft_tokens:.1f} tokens a draft, {accepted}, {needed}"
         if self.read_share > 0.05:
