@@ -28,8 +28,9 @@ from structgen.explanation import explain
 from structgen.findings import Explanation
 from structgen.generator import Generator
 from structgen.generator_pool import GeneratorPool
-from structgen.grammar.compile import USER_CACHE, compile_grammar
+from structgen.grammar.compile import USER_CACHE, compile_grammar, limits_or_default
 from structgen.grammar.json_schema import PropertyOrder
+from structgen.grammar.time_limit import time_limit
 from structgen.metrics import Metrics, RouteMetrics
 from structgen.output_type import lower
 from structgen.partial import Partial
@@ -104,8 +105,9 @@ def compile(
             f"compile takes a Vocabulary, not {type(vocabulary).__name__}: "
             "write sg.Vocabulary.from_tokenizer(tokenizer), or model.vocabulary"
         )
-    declaration = lower(output_type, whitespace=whitespace, property_order=property_order)
-    return compile_grammar(declaration.grammar, vocabulary, limits=limits, cache=cache)
+    with time_limit(limits_or_default(limits).compile_seconds):
+        declaration = lower(output_type, whitespace=whitespace, property_order=property_order)
+        return compile_grammar(declaration.grammar, vocabulary, limits=limits, cache=cache)
 
 
 def check(

@@ -16,8 +16,9 @@ from structgen.findings import Explanation, Finding
 from structgen.grammar import ir
 from structgen.grammar.json_schema import PropertyOrder, SchemaSource
 from structgen.grammar.json_schema.findings import explain_schema
-from structgen.grammar.normalise import Deadline, normalise
+from structgen.grammar.normalise import normalise
 from structgen.grammar.policy import apply_policy
+from structgen.grammar.time_limit import time_limit
 from structgen.output_type import Declaration, lower, name_of
 from structgen.tools import ToolSet
 
@@ -39,19 +40,22 @@ def explain(
     """
     check_property_order(property_order)
     check_kind("policy", policy, Policy)
+    with time_limit(Limits().compile_seconds):
+        return _explained(output_type, property_order, policy)
+
+
+def _explained(output_type: object, property_order: PropertyOrder, policy: Policy | None) -> Explanation:
     try:
         declaration = lower(output_type, property_order=property_order)
         # The first step of every compilation; it finds the grammars that no text can reach an end of.
-        normalise(declaration.grammar, Deadline(Limits().compile_seconds))
+        normalise(declaration.grammar)
+        findings = () if declaration.schema is None else _told(output_type, declaration.schema, property_order)
+        cuts = () if policy is None else apply_policy(declaration.grammar, policy)[1]
     except StructgenError as error:
         findings = _findings_of(output_type, property_order)
         return Explanation(name=name_of(output_type), findings=findings, error=error)
-    return Explanation(
-        name=name_of(output_type),
-        findings=() if declaration.schema is None else _told(output_type, declaration.schema, property_order),
-        notes=tuple(_notes(output_type, declaration)),
-        policy=() if policy is None else apply_policy(declaration.grammar, policy)[1],
-    )
+    notes = tuple(_notes(output_type, declaration))
+    return Explanation(name=name_of(output_type), findings=findings, notes=notes, policy=cuts)
 
 
 def _findings_of(output_type: object, property_order: PropertyOrder) -> tuple[Finding, ...]:

@@ -74,14 +74,16 @@ class GeneratorPool:
         from structgen.grammar.cache import CacheOutcome
         from structgen.grammar.compile import shared_cache
         from structgen.grammar.policy import apply_policy
+        from structgen.grammar.time_limit import time_limit
         from structgen.output_type import lower
 
         whitespace = self._whitespace(output_type, Whitespace(settings.whitespace))
-        declaration = lower(output_type, whitespace=whitespace, property_order=settings.property_order)
-        if settings.policy is not None:
-            declaration = replace(declaration, grammar=apply_policy(declaration.grammar, settings.policy)[0])
-        limits = limits_of(declaration)
-        automaton, outcome = shared_cache().compile(declaration.grammar, self._runtime.vocabulary, limits)
+        with time_limit(Limits().compile_seconds):
+            declaration = lower(output_type, whitespace=whitespace, property_order=settings.property_order)
+            if settings.policy is not None:
+                declaration = replace(declaration, grammar=apply_policy(declaration.grammar, settings.policy)[0])
+            limits = limits_of(declaration)
+            automaton, outcome = shared_cache().compile(declaration.grammar, self._runtime.vocabulary, limits)
         compiled = Compiled(
             output_type=output_type,
             settings=settings,

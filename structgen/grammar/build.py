@@ -9,11 +9,12 @@ from structgen.errors import UnsatisfiableError, VocabularyError
 from structgen.grammar.core import AutomatonCore
 from structgen.grammar.growing import grow
 from structgen.grammar.ir import Grammar, LazyRules
-from structgen.grammar.normalise import Deadline, normalise
+from structgen.grammar.normalise import normalise
 from structgen.grammar.parser import Parser
 from structgen.grammar.productions import Productions
 from structgen.grammar.scan import VocabularyScans
 from structgen.grammar.spelling import Spelling
+from structgen.grammar.time_limit import time_limit
 from structgen.grammar.token_automaton import TokenAutomaton
 
 
@@ -28,7 +29,8 @@ def build_automaton(
         LimitError: a limit was passed.
     """
     started = time.perf_counter()
-    productions = spellable_productions(grammar, spelling, Deadline(limits.compile_seconds))
+    with time_limit(limits.compile_seconds):
+        productions = spellable_productions(grammar, spelling)
 
     def make_core() -> AutomatonCore:
         parser = Parser(productions, max_configurations=limits.states, max_depth=limits.depth, window=scans.deepest)
@@ -38,17 +40,17 @@ def build_automaton(
     return TokenAutomaton(make_core, digest=digest, limits=limits, compile_seconds=seconds)
 
 
-def spellable_productions(grammar: Grammar, spelling: Spelling, deadline: Deadline) -> Productions:
+def spellable_productions(grammar: Grammar, spelling: Spelling) -> Productions:
     """Return the productions of what the vocabulary can spell of a grammar (see spelling.py)."""
     rules = grammar.rules
     if isinstance(rules, LazyRules) and spelling.can_spell(rules.facts.spelled):
-        productions = grow(grammar, rules, deadline, spelling.restrict)
+        productions = grow(grammar, rules, spelling.restrict)
         if productions is not None:
             return productions
     try:
-        productions = normalise(grammar, deadline, restrict=spelling.restrict)
+        productions = normalise(grammar, restrict=spelling.restrict)
     except UnsatisfiableError:
-        everything = normalise(grammar, deadline)  # raises the same error where the vocabulary is not the reason
+        everything = normalise(grammar)  # raises the same error where the vocabulary is not the reason
         missing = sorted({byte for terminal in everything.terminals for byte in spelling.missing_bytes(terminal.dfa)})
         listed = " ".join(f"{byte:02X}" for byte in missing[:16]) + (" ..." if len(missing) > 16 else "")
         raise VocabularyError(
@@ -57,5 +59,5 @@ def spellable_productions(grammar: Grammar, spelling: Spelling, deadline: Deadli
         ) from None
     if spelling.meets_needed_tokens(terminal.dfa for terminal in productions.terminals):
         # Lengths must then be followed through tokens that cross borders: exact only without counters.
-        return normalise(grammar, deadline, restrict=spelling.restrict, allow_counters=False)
+        return normalise(grammar, restrict=spelling.restrict, allow_counters=False)
     return productions

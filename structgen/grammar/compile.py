@@ -36,6 +36,17 @@ def shared_cache() -> CompileCache:
         return _shared[0]
 
 
+def limits_or_default(limits: Limits | None) -> Limits:
+    """Return the limits, those of Limits() for None.
+
+    Raises:
+        OptionError: they are no Limits.
+    """
+    if limits is not None and not isinstance(limits, Limits):
+        raise OptionError(f"limits must be Limits or None, such as Limits(compile_seconds=5), not {shown(limits)}")
+    return limits or Limits()
+
+
 def compile_grammar(
     grammar: Grammar,
     vocabulary: Vocabulary,
@@ -58,11 +69,9 @@ def compile_grammar(
         LimitError: a limit was passed.
         OptionError: limits are no Limits, or the cache is no CompileCache.
     """
-    if limits is not None and not isinstance(limits, Limits):
-        raise OptionError(f"limits must be Limits or None, such as Limits(compile_seconds=5), not {shown(limits)}")
     if cache is not None and not isinstance(cache, CompileCache | UserCache):
         raise OptionError(f"cache must be a CompileCache or None, such as CompileCache('folder'), not {shown(cache)}")
-    limits = limits or Limits()
+    limits = limits_or_default(limits)
     used = shared_cache() if isinstance(cache, UserCache) else cache
     if used is not None:
         return used.compile(grammar, vocabulary, limits)[0]

@@ -13,8 +13,8 @@ from structgen.frozen_machine import DEAD_CLASS, MAX_LISTED_TOKENS, STOP_CLASS, 
 from structgen.grammar.core import AutomatonCore
 from structgen.grammar.frozen_closure import Closure, close, distinct_rows
 from structgen.grammar.frozen_free_text import free_text_rows
-from structgen.grammar.normalise import Deadline
 from structgen.grammar.scan import INFINITE
+from structgen.grammar.time_limit import Deadline
 from structgen.kernels.token_columns import ClassTokens, token_columns, token_lists
 from structgen.kernels.trie_walk import Bools, Ints
 

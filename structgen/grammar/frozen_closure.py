@@ -11,8 +11,8 @@ import numpy as np
 
 from structgen.config import Limits
 from structgen.errors import LimitError
-from structgen.grammar.normalise import Deadline
 from structgen.grammar.parser import Parser
+from structgen.grammar.time_limit import Deadline
 from structgen.kernels.token_columns import ByteMachine
 from structgen.kernels.trie_walk import Bools, Ints
 

@@ -6,7 +6,6 @@ lexeme has no word of a length within its bounds, nothing grows: what cannot be 
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,18 +13,18 @@ from typing import overload
 
 from structgen.grammar.dfa import Dfa
 from structgen.grammar.ir import Choice, Expr, Grammar, LazyRules, Lexeme, Literal
-from structgen.grammar.normalise import Builder, Deadline, terminal_of
+from structgen.grammar.normalise import Builder, terminal_of
 from structgen.grammar.productions import Productions, Symbols
 from structgen.grammar.terminal import Terminal, build_terminal
+from structgen.grammar.time_limit import check_time
 
 
-def grow(grammar: Grammar, rules: LazyRules, deadline: Deadline, restrict: Callable[[Dfa], Dfa]) -> Productions | None:
+def grow(grammar: Grammar, rules: LazyRules, restrict: Callable[[Dfa], Dfa]) -> Productions | None:
     """Return the productions of rules that are made when they are asked for; None where one might have no text left.
 
     Args:
         grammar: what to convert.
         rules: its rules.
-        deadline: when to give up.
         restrict: cuts a lexeme's DFA down to what can be spelled; nothing else keeps a text from being spelled.
 
     Raises:
@@ -34,7 +33,7 @@ def grow(grammar: Grammar, rules: LazyRules, deadline: Deadline, restrict: Calla
     for lexeme in rules.facts.lexemes:
         dfa = restrict(lexeme.dfa)
         if dfa is not lexeme.dfa or lexeme.min_length or lexeme.max_length is not None:
-            deadline.check("a lexeme")
+            check_time("a lexeme")
             if build_terminal(replace(lexeme, dfa=dfa)) == (None, False):
                 return None
     return _Grower(grammar, restrict).productions()
@@ -44,8 +43,7 @@ class _Grower(Builder):
     """Lowers rules when their alternatives are asked for, and makes terminals when these are."""
 
     def __init__(self, grammar: Grammar, restrict: Callable[[Dfa], Dfa]) -> None:
-        # What comes later is of the size of the rule that is asked for.
-        super().__init__(grammar, Deadline(math.inf), restrict, allow_counters=True)
+        super().__init__(grammar, restrict, allow_counters=True)
         self.late_terminals = _LateTerminals(restrict)
         self.deferred: dict[int, Expr] = {}
         self.lock = threading.RLock()

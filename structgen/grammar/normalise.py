@@ -2,44 +2,27 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 
-from structgen.errors import LimitError
 from structgen.grammar import dfa as dfas
 from structgen.grammar.dfa import Dfa
 from structgen.grammar.ir import Choice, Expr, Grammar, Lexeme, Literal, Reference, Repeat, Sequence, walk
 from structgen.grammar.productions import Productions, Symbols, trim
 from structgen.grammar.terminal import Terminal, build_terminal
+from structgen.grammar.time_limit import check_time
 
 _MAX_EXPANDED_OPTIONALS = 2
 
 
-class Deadline:
-    """The end of the time that a compilation may take."""
-
-    def __init__(self, seconds: float) -> None:
-        """Start the clock."""
-        self.seconds = seconds
-        self._started = time.monotonic()
-
-    def check(self, what: str) -> None:
-        """Raise LimitError if the time is over; `what` says what was being worked on."""
-        spent = time.monotonic() - self._started
-        if spent > self.seconds:
-            raise LimitError(f"compiling took too long, at {what}", "compile_seconds", spent)
-
-
 def normalise(
-    grammar: Grammar, deadline: Deadline, *, restrict: Callable[[Dfa], Dfa] | None = None, allow_counters: bool = True
+    grammar: Grammar, *, restrict: Callable[[Dfa], Dfa] | None = None, allow_counters: bool = True
 ) -> Productions:
     """Return the productions of a grammar.
 
     Args:
         grammar: what to convert.
-        deadline: when to give up.
         restrict: cuts a lexeme's DFA down to what can be spelled.
         allow_counters: False multiplies the length bounds of lexemes out.
 
@@ -47,7 +30,7 @@ def normalise(
         UnsatisfiableError: no text at all belongs to the grammar.
         LimitError: the time is over, or a length bound can be neither counted nor multiplied out.
     """
-    return Builder(grammar, deadline, restrict, allow_counters=allow_counters).complete()
+    return Builder(grammar, restrict, allow_counters=allow_counters).complete()
 
 
 class Builder:
@@ -56,14 +39,12 @@ class Builder:
     def __init__(
         self,
         grammar: Grammar,
-        deadline: Deadline,
         restrict: Callable[[Dfa], Dfa] | None,
         *,
         allow_counters: bool,
     ) -> None:
         """Start with nothing lowered; the arguments are those of normalise."""
         self.grammar = grammar
-        self.deadline = deadline
         self.restrict = restrict
         self.allow_counters = allow_counters
         self.terminals: list[Terminal] = []
@@ -87,14 +68,14 @@ class Builder:
         todo = list(self.grammar.rules)
         while todo:
             name = todo.pop()
-            self.deadline.check(f"rule {name!r}")
+            check_time(f"rule {name!r}")
             if name not in self.nullable_rules and self.is_nullable(self.grammar.rules[name]):
                 self.nullable_rules.add(name)
                 todo.extend(users[name])
         start = self.nonterminal_of_rule(self.grammar.start)
         while self.waiting_rules:
             name = self.waiting_rules.pop()
-            self.deadline.check(f"rule {name!r}")
+            check_time(f"rule {name!r}")
             self.rules[self.rule_number[name]] = self.lower(self.grammar.rules[name])
         rules = [alternatives or [] for alternatives in self.rules]
         return trim(self.terminals, rules, self.repeats, start, nullable=self.grammar.start in self.nullable_rules)
@@ -122,7 +103,7 @@ class Builder:
         """Return the terminal index of the non-empty words (None if there are none), and nullability."""
         known = self.terminal_of_expr.get(expr)
         if known is None:
-            self.deadline.check("a lexeme")
+            check_time("a lexeme")
             terminal, nullable = terminal_of(expr, self.restrict, allow_counters=self.allow_counters)
             index = None
             if terminal is not None:

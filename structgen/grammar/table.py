@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from structgen.errors import LimitError
+from structgen.grammar.time_limit import check_time
 
 DEAD = -1
 MAX_STATES = 100_000
@@ -191,6 +192,7 @@ def _refine(wide: IntArray, names: IntArray, sizes: list[int], before: list[list
     name. A state is then renamed at most log2(num_states) times, so the whole is O(steps * log(states)).
     """
     while suspects:
+        check_time("making an automaton small")
         parts: dict[int, dict[bytes, list[int]]] = {}
         rows = _rows(names[wide[suspects]])
         for state, name, row in zip(suspects, names[suspects].tolist(), rows, strict=True):
@@ -246,6 +248,7 @@ def product(
     seen: set[int] = {0, width + 1}
     codes, rows = [frontier], []
     while len(frontier):
+        check_time("the product of two automata")
         ahead_left, ahead_right = left[frontier // width], right[frontier % width]
         row = ahead_left * width + ahead_right
         if needs_first:
@@ -285,6 +288,7 @@ def determinise(
     sets, rows = [first], []
     target_sets: dict[bytes, int] = {}
     for states in sets:
+        check_time("an automaton of many states")
         columns = np.ascontiguousarray(table[list(states)].T)
         row = []
         for key, column in zip(_rows(columns), columns, strict=True):

@@ -14,6 +14,7 @@ import numpy as np
 from structgen.errors import LimitError
 from structgen.grammar.dfa import Dfa
 from structgen.grammar.ir import Lexeme
+from structgen.grammar.time_limit import check_time
 from structgen.kernels.trie_walk import CountedDfa
 
 UNBOUNDED = 1 << 30
@@ -183,6 +184,7 @@ def _lengths(dfa: Dfa) -> tuple[tuple[int, ...], tuple[int, ...]]:
     need = [0 if accepting else UNBOUNDED for accepting in dfa.accepting]
     changed = True
     while changed:
+        check_time("the lengths of a lexeme")
         changed = False
         # States are numbered breadth first, so going down meets successors first wherever there is no cycle.
         for state in reversed(range(dfa.num_states)):
@@ -264,6 +266,7 @@ def _flexible(edges: list[list[tuple[int, int]]], need: tuple[int, ...]) -> list
     """Return for which states a shortest way to acceptance meets a cycle of one tick, so that all longer ones exist."""
     flexible = [False] * len(edges)
     for state, row in enumerate(edges):
+        check_time("the lengths of a lexeme")
         todo = [target for target, tick in row if tick]
         seen = set(todo)
         while todo and not flexible[state]:
@@ -288,6 +291,7 @@ def _length_bits(edges: list[list[tuple[int, int]]], accepting: list[bool], wind
     lengths = [int(ends) for ends in accepting]
     changed = True
     while changed:
+        check_time("the lengths of a lexeme")
         changed = False
         for state in reversed(range(len(edges))):
             bits = lengths[state]
@@ -313,6 +317,7 @@ def _multiplied_out(dfa: Dfa, low: int, high: int | None, name: str) -> Dfa:
     counts = np.arange(num_counts)
     delta = np.full((dfa.num_states, num_counts, 256), -1, np.int64)
     for state in range(dfa.num_states):
+        check_time("the lengths of a lexeme")
         for byte in np.flatnonzero(dfa.delta[state] >= 0).tolist():
             after = counts + int(dfa.tick_bytes[state, byte])
             if high is None:

@@ -13,7 +13,6 @@ from structgen.errors import LimitError, UnsatisfiableError
 from structgen.grammar.build import build_automaton, spellable_productions
 from structgen.grammar.ir import Grammar, LazyRules
 from structgen.grammar.json_schema import lower_schema
-from structgen.grammar.normalise import Deadline
 from structgen.grammar.scan import VocabularyScans
 from structgen.grammar.spelling import Spelling
 from structgen.grammar.token_automaton import TokenAutomaton
@@ -115,7 +114,7 @@ def test_large_schemas_are_made_as_far_as_they_are_used() -> None:
     """The first mask asks for the rules of the outermost object alone."""
     inner = {f"key{i}": {"type": "object", "properties": {f"inner{i}": {"type": "object"}}} for i in range(50)}
     grammar = lower_schema({"type": "object", "properties": inner, "required": ["key0"]})
-    productions = spellable_productions(grammar, Spelling(VOCABULARY), Deadline(10))
+    productions = spellable_productions(grammar, Spelling(VOCABULARY))
     automaton(grammar).start().mask()
     assert isinstance(grammar.rules, LazyRules)
     assert len(grammar.rules._made) < 8

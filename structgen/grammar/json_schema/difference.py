@@ -15,6 +15,7 @@ from structgen.grammar.json_schema.arrays import ArrayShape
 from structgen.grammar.json_schema.objects import ObjectShape
 from structgen.grammar.json_schema.shapes import Values
 from structgen.grammar.json_schema.terms import InexactError
+from structgen.grammar.time_limit import check_time
 
 MAX_PIECES = 1024
 """Most pieces that the shapes of one type are cut into; compiling them takes some seconds."""
@@ -91,6 +92,7 @@ def _less(shapes: tuple[S, ...], other: S, is_hollow: Callable[[S], bool], keywo
     pieces: tuple[S, ...] | None = None
     found: dict[S, None] = {}
     for shape in shapes:
+        check_time("a negated subschema")
         shared = shape if shape == other else shape.intersect(other)
         if shared is None or is_hollow(shared):
             found[shape] = None

@@ -27,6 +27,7 @@ from structgen.grammar.json_schema.rules import Outline
 from structgen.grammar.json_schema.shapes import Values
 from structgen.grammar.json_schema.solver import Solver
 from structgen.grammar.json_schema.terms import ANYTHING, NOTHING, InexactError, Terms, place
+from structgen.grammar.time_limit import check_time
 
 PropertyOrder = Literal["declared", "any"]
 MAX_RULES = 100_000
@@ -112,6 +113,7 @@ class Emitter:
         self._make(start)
         while self._queue:
             part, values, layout = self._queue.popleft()
+            check_time(part.pointer)
             self._pointer = part.pointer
             outlines = self._outlines(values)
             if outlines is None:
@@ -177,6 +179,7 @@ class Emitter:
         rules: dict[str, ir.Expr] = {}
         while self._pending:
             name, body = self._pending.popleft()
+            check_time(part.pointer)
             rules[name] = self.made(body)
         part.rules = rules
 

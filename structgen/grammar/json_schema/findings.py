@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from structgen.config import Limits
 from structgen.errors import LimitError, StructgenError, UnsatisfiableError, UnsupportedSchemaError, shown
 from structgen.findings import Explanation, Finding, FindingStatus
 from structgen.grammar.json_schema import lower_schema
@@ -29,6 +30,7 @@ from structgen.grammar.json_schema.keywords import ADDRESSES, own_words
 from structgen.grammar.json_schema.resources import REFERENCES, Document
 from structgen.grammar.json_schema.terms import NOTHING, InexactError, Term
 from structgen.grammar.json_schema.watch import Place, Trouble, WatchedEmitter, WatchedSolver
+from structgen.grammar.time_limit import time_limit
 
 MAX_ROUNDS = 64
 """How often the lowering is run again without what it refused before."""
@@ -73,11 +75,12 @@ def explain_schema(
 def explain_json(schema: SchemaSource, *, property_order: PropertyOrder = "declared") -> Explanation:
     """Return what becomes of a schema, and the error that lowering it raises, if any; reading it may raise one too."""
     error: StructgenError | None = None
-    findings = explain_schema(schema, property_order=property_order)
-    try:
-        lower_schema(schema, property_order=property_order)
-    except StructgenError as found:
-        error = found
+    with time_limit(Limits().compile_seconds):
+        findings = explain_schema(schema, property_order=property_order)
+        try:
+            lower_schema(schema, property_order=property_order)
+        except StructgenError as found:
+            error = found
     return Explanation(name="JSON", findings=findings, error=error)
 
 

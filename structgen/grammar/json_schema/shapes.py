@@ -21,6 +21,7 @@ from structgen.grammar.json_schema.numbers import NumberShape
 from structgen.grammar.json_schema.objects import ObjectShape
 from structgen.grammar.json_schema.strings import StringShape
 from structgen.grammar.json_schema.terms import NOTHING, InexactError, constant
+from structgen.grammar.time_limit import check_time
 
 MAX_SHAPES = 5_000
 TYPES = ("null", "boolean", "number", "string", "array", "object")
@@ -147,6 +148,7 @@ def _intersections(first: tuple[S, ...], second: tuple[S, ...], universal: S) ->
         return second if first[:1] == (universal,) else first
     found: dict[S, None] = {}
     for one in first:
+        check_time("a combination of subschemas")
         for two in second:
             shape = one if one == two else one.intersect(two)
             if shape is not None:

@@ -33,6 +33,7 @@ from structgen.grammar.json_schema.terms import (
     is_doubtful,
     negation,
 )
+from structgen.grammar.time_limit import check_time
 
 
 class SelfReferenceError(UnsupportedSchemaError):
@@ -167,6 +168,7 @@ class Solver:
             raise UnsupportedSchemaError(pointer, error.keyword, error.reason) from None
 
     def _read(self, pointer: str) -> Values:
+        check_time(pointer)
         schema = self.document.schema(pointer)
         if isinstance(schema, bool):
             return ANY if schema else NONE
@@ -301,6 +303,7 @@ class Solver:
         branches = [self._at(pointer) for pointer in pointers]
         overlaps: dict[int, set[int]] = {i: set() for i in range(len(branches))}
         for i, first in enumerate(branches):
+            check_time(pointers[i])
             for j in range(i):
                 shared = self._guarded(pointers[i], partial(first.intersect, branches[j]))
                 if not self._no_values(shared):
@@ -313,6 +316,8 @@ class Solver:
                 try:
                     part = self._less(part, branches[j], pointers[j])
                 except LimitError as error:
+                    if error.limit == "compile_seconds":
+                        raise
                     raise _too_many(pointers[i], pointers[j], error) from None
             parts.append(part)
         return parts

@@ -109,7 +109,7 @@ class WatchedEmitter(Emitter):
         innermost = self._watched.failed_at(error) or ""
         if isinstance(error, UnsupportedSchemaError):
             self.troubles.append(Trouble(error.pointer, error.keyword, error.reason, innermost, terms))
-        elif error.limit == "rules":
+        elif error.limit in ("rules", "compile_seconds"):
             raise error
         else:
             keyword = error.limit if error.limit in KEYWORDS else ""

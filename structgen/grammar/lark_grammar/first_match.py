@@ -17,6 +17,7 @@ from structgen.grammar.chardfa import CharDfa
 from structgen.grammar.lark_grammar.program import build_program
 from structgen.grammar.lark_grammar.threads import SETTLED, Looks, Thread, Threads
 from structgen.grammar.regex import syntax
+from structgen.grammar.time_limit import check_time
 
 MAX_STATES = 20_000
 
@@ -36,6 +37,7 @@ def first_match_language(node: syntax.Node) -> CharDfa:
     index = {start: 0}
     states, delta = [start], []
     for waiting, behind in states:  # grows while it is read
+        check_time("the first match of a terminal")
         row = [-1] * threads.num_columns
         for column in threads.columns:
             seen = threads.see(behind, column)

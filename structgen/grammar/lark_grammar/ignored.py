@@ -17,6 +17,7 @@ import numpy as np
 
 from structgen.errors import GrammarSyntaxError, LimitError
 from structgen.grammar.dfa import Dfa
+from structgen.grammar.time_limit import check_time
 
 MAX_STATES = 20_000
 
@@ -83,6 +84,7 @@ class Ignored:
         number(self._boundary(NOTHING))
         table: list[list[int]] = []
         while len(table) < len(pending):
+            check_time("what is ignored")
             threads = pending[len(table)]
             table.append([number(self._step_all(threads, byte)) for byte in self._bytes])
         return table
@@ -133,6 +135,7 @@ class Ignored:
         pending = [(0, obligation)]
         rows: list[list[int]] = []
         while len(rows) < len(pending):
+            check_time("what is ignored")
             state, held = pending[len(rows)]
             if rows and terminal.accepting[state]:
                 raise self._unsettled(held, name)

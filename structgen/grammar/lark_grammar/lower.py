@@ -30,6 +30,7 @@ from structgen.grammar.lark_grammar.exprs import IGNORED, choice, sequence
 from structgen.grammar.lark_grammar.ignored import Ignored
 from structgen.grammar.lark_grammar.reader import Reading, read_grammar
 from structgen.grammar.lark_grammar.terminals import terminal_dfa, terminal_expr
+from structgen.grammar.time_limit import check_time
 
 
 def lower_lark(text: str, start: str = "start", lexer: str = "dynamic") -> Grammar:
@@ -74,6 +75,7 @@ class _Lowering:
             name = waiting.pop()
             if name in rules:
                 continue
+            check_time(f"rule {name!r}")
             tree = self._reading.rules.get(name)
             if tree is None:
                 raise GrammarSyntaxError(f"rule {name!r} is used but not defined; define it")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from structgen.grammar.ir import Choice, Expr, Grammar, Reference, Repeat, Sequence
+from structgen.grammar.time_limit import check_time
 
 # A rule's name, a leaf's number, a sequence, or a choice.
 Shape = str | int | tuple["Shape", ...] | list["Shape"]
@@ -20,6 +21,7 @@ def merge_rules(rules: Mapping[str, Expr], start: str) -> Grammar:
     colour = dict.fromkeys(rules, 0)
     num_colours = 1
     while True:
+        check_time("joining rules that are alike")
         numbers: dict[object, int] = {}
         after = {
             name: numbers.setdefault((colour[name], _coloured(shape, colour)), len(numbers))

@@ -21,6 +21,7 @@ from structgen.grammar.chardfa import CharDfa
 from structgen.grammar.lark_grammar.program import Program
 from structgen.grammar.lark_grammar.threads import EARLIER, SETTLED, Looks, Pending, Thread, Threads
 from structgen.grammar.table import DEAD, IntArray
+from structgen.grammar.time_limit import check_time
 
 MAX_STATES = 20_000
 MAX_PROMISE_STATES = 200
@@ -118,6 +119,7 @@ class Scanner:
         if start not in self._reach:
             order, place = [start], {start: 0, DEAD: DEAD}
             for state in order:  # grows while it is read
+                check_time("the terminals that hang together")
                 for target in self.row(state):
                     if target not in place:
                         place[target] = len(order)
@@ -147,6 +149,7 @@ class Scanner:
         place = {rest: 0}
         order, table = [rest], []
         for state in order:  # grows while it is read
+            check_time("the terminals that hang together")
             row = [DEAD] * self.threads.num_columns
             for column in self.threads.columns:
                 after = self._step_rest(state, column)

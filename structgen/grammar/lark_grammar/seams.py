@@ -17,6 +17,7 @@ from structgen.grammar.chardfa import CharDfa
 from structgen.grammar.lark_grammar.lalr import LexerTable, Tables
 from structgen.grammar.lark_grammar.scanner import Rest, Scanner
 from structgen.grammar.table import DEAD, IntArray
+from structgen.grammar.time_limit import check_time
 
 MAX_SEAMS = 2_000
 MAX_SKIP_STATES = 5_000
@@ -81,6 +82,7 @@ class Seams:
         found = {self.first(): None}
         pending = [*found]
         while pending:
+            check_time("the terminals that hang together")
             seam = pending.pop()
             for middle in self.middles(seam):
                 for name, by_rest in self.tokens(Seam(seam.lexer, middle)).items():
@@ -170,6 +172,7 @@ class Seams:
         index = {order[0]: 0}
         table: list[list[int]] = []
         for scans, _ in order:  # grows while it is read
+            check_time("the terminals that hang together")
             row = [DEAD] * self.scanner.threads.num_columns
             for column in self.scanner.threads.columns:
                 targets = {self.scanner.row(scan)[column] for scan in scans} & after.keys()

@@ -18,6 +18,7 @@ from structgen.grammar.lark_grammar.exprs import choice, sequence
 from structgen.grammar.lark_grammar.groups import Groups, Ways
 from structgen.grammar.lark_grammar.lalr import END, Tables
 from structgen.grammar.lark_grammar.spots import representatives
+from structgen.grammar.time_limit import check_time
 
 MAX_RULES = 50_000
 
@@ -85,6 +86,7 @@ class Weaver:
         for goal in self.starts:
             self._known(goal, pending)
         while pending:
+            check_time(f"rule {pending[-1].name!r}")
             goal = pending.pop()
             found = self._ends[goal].copy()
             for rule in self._tables.rules[goal.name]:
@@ -150,6 +152,7 @@ class Weaver:
             name = self._name(part, to)
             if name in self.rules:
                 continue
+            check_time(f"rule {name!r}")
             self.rules[name] = Literal(b"")  # its place is taken
             bodies = []
             for rule in self._tables.rules[part.name]:

@@ -19,6 +19,7 @@ from structgen.errors import LimitError
 from structgen.grammar.chardfa import CharDfa
 from structgen.grammar.regex.nfa import CharGuard, EdgeGuard, Guard, LookGuard, Nfa
 from structgen.grammar.regex.simulation import Simulation
+from structgen.grammar.time_limit import check_time
 
 Obligation = tuple[int, bool, int]
 """(sub-automaton, is_negative, its set of threads by number)."""
@@ -274,6 +275,7 @@ class Machine:
 
     def _spend(self, steps: int) -> None:
         self._work += steps
+        check_time(f"the regular expression with {self._description}")
         if self._work > MAX_WORK:
             raise self._limit_error(self._work, "too many steps to build")
 
