@@ -8,6 +8,7 @@ layers), which are refused by name.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from typing import Any
 
@@ -46,7 +47,7 @@ class CausalModel:
         self._dtype: torch.dtype = model.dtype
         self._reaches = _reaches(text_config(model.config))
         self._takes_positions = "position_ids" in inspect.signature(self._body.forward).parameters
-        self.head = Head(model, body_of(model))
+        self.head = _head_behind(model, body_of(model), self._body)
         self.logits_width = logits_width(model)
         self.device = torch.device(model.device)
         self.no_masks_because = _why_no_masks(model, self._body)
@@ -99,7 +100,13 @@ def check_model(model: Any) -> None:
             "use a model with attention layers only"
         )
     logits_width(model)
-    body_of(model)
+    # Models for masked words share their code with decoders, and look to both sides unless they are told not to.
+    directions = {getattr(module, "is_causal", None) for module in _modules(_decoder_of(body_of(model)))}
+    if False in directions and True not in directions:
+        raise OptionError(
+            f"{type(model).__name__} reads texts from both sides; load it with is_decoder=True in its configuration, "
+            "if it was trained so, or use a causal language model"
+        )
 
 
 def body_of(model: Any) -> Any:
@@ -110,8 +117,7 @@ def body_of(model: Any) -> Any:
     """
     base = getattr(model, "base_model", None)
     # Some models do not call their base by the name that they say; the right part is the one that takes a cache.
-    others = model.children() if isinstance(model, torch.nn.Module) else ()
-    parts = [part for part in (base, *others) if part is not None and part is not model]
+    parts = [part for part in (base, *_modules(model, deep=False)) if part is not None and part is not model]
     found = next((part for part in parts if _cache_name(part) is not None), None)
     if found is None:
         raise OptionError(
@@ -165,10 +171,26 @@ def _reaches(config: Any) -> tuple[Reach, ...]:
     )
 
 
+def _head_behind(model: Any, *bodies: Any) -> Head:
+    """Return the head behind the first of these that the model calls."""
+    for body in bodies[:-1]:
+        with contextlib.suppress(OptionError):
+            return Head(model, body)
+    return Head(model, bodies[-1])
+
+
+def _modules(model: Any, *, deep: bool = True) -> list[Any]:
+    if not isinstance(model, torch.nn.Module):
+        return []
+    return list(model.modules() if deep else model.children())
+
+
 def _why_no_masks(model: Any, body: Any) -> str | None:
     attention = getattr(text_config(model.config), "_attn_implementation", None)
     if attention not in _MASKED_ATTENTION:
         return f"its attention is {attention!r}; load it with attn_implementation='sdpa'"
+    if getattr(text_config(model.config), "alibi", False):
+        return "it weighs positions by the mask that it makes (alibi)"
     missing = {"attention_mask", "position_ids"} - set(inspect.signature(body.forward).parameters)
     if missing:
         return f"{type(body).__name__}.forward() takes no {' and no '.join(sorted(missing))}"

@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from structgen.errors import OptionError
+
 
 class Head:
     """The head of one model; it has no state of its own, so threads share it.
@@ -24,19 +26,22 @@ class Head:
     """
 
     def __init__(self, model: Any, body: Any) -> None:
-        """Find the parts of a causal language model of transformers.
+        """Find the head of a causal language model of transformers.
 
         Args:
             model: the model.
-            body: the direct part of it that its forward calls for hidden states.
+            body: the part of it that its forward calls for hidden states.
+
+        Raises:
+            OptionError: its forward does not call the body.
         """
         self._model = model
         self._body = body
-        self._body_name = _name_in(model, body)
+        self._body_path = _path_to(model, body)
         parameters = inspect.signature(type(model).forward).parameters
         self._options: dict[str, Any] = {"logits_to_keep": 0} if "logits_to_keep" in parameters else {}
         output = model.get_output_embeddings()
-        self._output_name = _name_in(model, output)
+        self._output_path = _path_to(model, output)
         self._rows = readable_rows(output)
         self.full_only_because = self._why_full_only()
 
@@ -50,30 +55,35 @@ class Head:
         return self._run(hidden, columns)
 
     def _run(self, hidden: torch.Tensor, columns: torch.Tensor | None) -> torch.Tensor:
-        replaced: dict[str | None, torch.nn.Module] = {self._body_name: _Given(self._body, hidden[None])}
+        given = _Given(self._body, hidden[None])
+        twin = _with_part(self._model, self._body_path, given)
         if columns is not None and self._rows is not None:
-            weight, bias = self._rows
-            replaced[self._output_name] = _SomeRows(weight, bias, columns)
+            twin = _with_part(twin, self._output_path, _SomeRows(*self._rows, columns))
+        dummy = torch.zeros((1, len(hidden)), dtype=torch.long, device=hidden.device)
         with torch.no_grad():
-            dummy = torch.zeros((1, len(hidden)), dtype=torch.long, device=hidden.device)
-            output = type(self._model).forward(_twin(self._model, replaced), input_ids=dummy, **self._options)
+            output = type(self._model).forward(twin, input_ids=dummy, **self._options)
+        if not given.was_called:
+            raise OptionError(
+                f"{type(self._model).__name__} does not take its hidden states from its {type(self._body).__name__}; "
+                "use a causal language model of transformers, such as one from AutoModelForCausalLM"
+            )
         logits: torch.Tensor = output.logits[0]
         return logits
 
     def _why_full_only(self) -> str | None:
         """Try a few columns of a few hidden states."""
-        if self._rows is None or self._output_name is None:
+        if self._rows is None or not self._output_path:
             return "the weights of its last layer cannot be read row by row"
         weight = self._rows[0]
         generator = torch.Generator().manual_seed(0)
         hidden = torch.randn((2, weight.shape[1]), generator=generator).to(weight)
         width = weight.shape[0]
         columns = torch.tensor(sorted({0, width // 3, width // 2, width - 1}), device=weight.device)
+        whole = self._run(hidden, None)[:, columns]
         try:
             few = self._run(hidden, columns)
         except Exception as error:  # the code of any model: it may index logits by token ids, say
             return f"its forward does not take a head of a few rows ({type(error).__name__})"
-        whole = self._run(hidden, None)[:, columns]
         # Other shapes round otherwise, so a few units in the last place of the largest logit are no difference.
         tolerance = 64 * torch.finfo(few.dtype).eps * float(whole.abs().max())
         if few.shape != whole.shape or not torch.allclose(few, whole, rtol=0, atol=tolerance):
@@ -94,6 +104,8 @@ def readable_rows(output: Any) -> tuple[torch.Tensor, torch.Tensor | None] | Non
 class _Given(torch.nn.Module):
     """Stands for the body of a model: hands out the hidden states it was given, and its attributes otherwise."""
 
+    was_called = False
+
     def __init__(self, body: Any, hidden: torch.Tensor) -> None:
         super().__init__()
         # Past torch's own __setattr__, which would make the body a part of this.
@@ -104,6 +116,7 @@ class _Given(torch.nn.Module):
         return getattr(self.__dict__["_body"], name)
 
     def __call__(self, *_args: Any, **_kwargs: Any) -> Any:
+        self.was_called = True
         return _Output(self._hidden)
 
 
@@ -133,15 +146,18 @@ class _SomeRows(torch.nn.Module):
         return torch.nn.functional.linear(hidden, self._weight.index_select(0, self._columns), bias)
 
 
-def _twin(model: Any, replaced: dict[str | None, torch.nn.Module]) -> Any:
-    """Return a shallow copy with other parts."""
+def _with_part(model: Any, path: tuple[str, ...], part: torch.nn.Module) -> Any:
+    """Return a shallow copy of a module with another part, or the part itself at the end of the path."""
+    if not path:
+        return part
     twin = copy.copy(model)
-    twin.__dict__["_modules"] = {**model._modules, **replaced}
+    changed = _with_part(model._modules[path[0]], path[1:], part)
+    twin.__dict__["_modules"] = {**model._modules, path[0]: changed}
     return twin
 
 
-def _name_in(model: Any, part: Any) -> str | None:
-    """Return what a model calls one of its direct parts."""
+def _path_to(model: Any, part: Any) -> tuple[str, ...]:
+    """Return the names that lead from a module to a part of it, none if it is not in there."""
     if part is None or part is model:
-        return None
-    return next((name for name, module in model.named_children() if module is part), None)
+        return ()
+    return next((tuple(name.split(".")) for name, module in model.named_modules() if module is part), ())
