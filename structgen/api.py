@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from structgen.batch import run_rows
 from structgen.call_options import (
@@ -52,7 +52,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def load(name: str | os.PathLike[str] | None = None, *, device: str = "auto", dtype: str = "auto") -> Model:
+def load(
+    name: str | os.PathLike[str] | None = None,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    packed: bool | Literal["auto"] = "auto",
+) -> Model:
     """Load a model.
 
     Args:
@@ -60,9 +66,13 @@ def load(name: str | os.PathLike[str] | None = None, *, device: str = "auto", dt
             folder in the format of transformers, a .gguf file, or a hub id.
         device: "auto" is "cuda" if there is one, else "cpu"; or a device as torch writes it, such as "cuda:1".
         dtype: "auto" is float32 on the CPU, else the checkpoint's own; or "float32", "bfloat16", "float16", "float64".
+        packed: whether linear layers are rearranged for the CPU when they are loaded, in float32 and bfloat16: passes
+            over 2 to 16 tokens become up to twice as fast. It takes no memory, but for a copy of the embedding where
+            the head shares its weights. "auto" does it where it can be done; False keeps `hf_model` as it was loaded.
 
     Raises:
-        OptionError: nothing can be loaded by this name, or the device or dtype does not exist.
+        OptionError: nothing can be loaded by this name, the device or dtype does not exist, or packed=True where that
+            cannot be done.
         VocabularyError: the tokenizer does not say what bytes its tokens are.
         StructgenError: the embedded model could not be fetched.
     """
@@ -70,7 +80,7 @@ def load(name: str | os.PathLike[str] | None = None, *, device: str = "auto", dt
     from structgen.decode.runtime import Runtime
 
     model = Model.__new__(Model)
-    model._start(Runtime(load_model(name, device=device, dtype=dtype)))
+    model._start(Runtime(load_model(name, device=device, dtype=dtype, packed=packed)))
     return model
 
 
@@ -152,8 +162,10 @@ class Model:
         self._generators = GeneratorPool(runtime, self._metrics)
 
     def __repr__(self) -> str:
-        """Show the name, the device and the dtype."""
-        return f"Model({self._runtime.name!r}, device={str(self._runtime.device)!r}, dtype={self._runtime.dtype!r})"
+        """Show the name, the device, the dtype, and what packing the layers took."""
+        runtime = self._runtime
+        packing = "" if runtime.packing is None else f", packed={str(runtime.packing)!r}"
+        return f"Model({runtime.name!r}, device={str(runtime.device)!r}, dtype={runtime.dtype!r}{packing})"
 
     @property
     def vocabulary(self) -> Vocabulary:

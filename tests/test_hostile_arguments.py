@@ -123,7 +123,7 @@ def method(of: Callable[..., Any], owner: Callable[[], Any], /, **valid: Any) ->
 
 
 CALLS = (
-    call(sg.load, name="./missing", device="cpu", dtype="float32"),
+    call(sg.load, name="./missing", device="cpu", dtype="float32", packed="auto"),
     call(sg.Model, model=model().hf_model, tokenizer=model().hf_tokenizer),
     call(sg.check, output_type=bool, property_order="any", policy=sg.Policy()),
     call(

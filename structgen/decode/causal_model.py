@@ -17,6 +17,7 @@ import torch
 
 from structgen.decode.attention_mask import Reach, RowLayout
 from structgen.decode.head import Head
+from structgen.decode.packed_linear import PackedLinear
 from structgen.errors import OptionError
 
 # What layers of a transformers config may be called when their cache is keys and values per position.
@@ -136,6 +137,8 @@ def _decoder_of(body: Any) -> Any:
 def logits_width(model: Any) -> int:
     """Return how many entries one row of logits has."""
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    if isinstance(head, PackedLinear):
+        return head.out_features
     if head is not None and hasattr(head, "weight"):
         return int(head.weight.shape[0])
     width = getattr(text_config(model.config), "vocab_size", None)

@@ -27,10 +27,10 @@ class ModelIdentity:
     chat_template_digest: str
 
     @classmethod
-    def of(cls, model: Any, tokenizer: Any) -> ModelIdentity:
-        """Take the fingerprints."""
+    def of(cls, digest: str, tokenizer: Any) -> ModelIdentity:
+        """Take the fingerprints of a tokenizer, beside that of a model."""
         return cls(
-            model_digest=model_digest(model),
+            model_digest=digest,
             tokenizer_digest=tokenizer_digest(tokenizer),
             chat_template_digest=chat_template_digest(tokenizer),
         )
@@ -43,9 +43,13 @@ def model_digest(model: Any) -> str:
     for name in ("_name_or_path", "transformers_version", "dtype", "torch_dtype"):
         config.pop(name, None)
     form = hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode())
-    for name, tensor in sorted(model.state_dict().items()):
-        form.update(f"{name} {tuple(tensor.shape)}".encode())
-        form.update(_sample(tensor))
+    for name, module in sorted(model.named_modules()):
+        # One module at a time: packed weights are made plain for it, and would not fit into memory all at once.
+        tensors: dict[str, torch.Tensor] = {}
+        module._save_to_state_dict(tensors, f"{name}.", keep_vars=False)
+        for full_name, tensor in sorted(tensors.items()):
+            form.update(f"{full_name} {tuple(tensor.shape)}".encode())
+            form.update(_sample(tensor))
     return form.hexdigest()
 
 
@@ -67,7 +71,7 @@ def chat_template_digest(tokenizer: Any) -> str:
 def _sample(tensor: torch.Tensor) -> bytes:
     """Return some elements, spread evenly, as bytes; in float32, which holds every smaller float exactly."""
     flat = tensor.detach().reshape(-1)
-    if not flat.numel():
+    if not flat.numel() or flat.is_meta:  # weights that accelerate keeps on disk are not here
         return b""
     some = flat[:: max(1, flat.numel() // _ELEMENTS)][:_ELEMENTS]
     if some.is_floating_point():

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from structgen.decode.packed_linear import PackedLinear
 from structgen.errors import OptionError
 
 
@@ -92,7 +93,9 @@ class Head:
 
 
 def readable_rows(output: Any) -> tuple[torch.Tensor, torch.Tensor | None] | None:
-    """Return weight and bias of a plain linear layer, None for any other."""
+    """Return the weights and the bias of a linear layer that holds plain ones, None of any other."""
+    if isinstance(output, PackedLinear):
+        return None if output.plain_weight is None else (output.plain_weight, output.bias)
     weight, bias = getattr(output, "weight", None), getattr(output, "bias", None)
     if type(output) is not torch.nn.Linear or weight is None or weight.is_meta or not weight.is_floating_point():
         return None

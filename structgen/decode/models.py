@@ -14,13 +14,15 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from structgen.decode.causal_model import check_model, logits_width
+from structgen.decode.digests import model_digest
 from structgen.decode.fetch import MODEL_NAME, fetch_default_model
 from structgen.decode.gguf import read_gguf
+from structgen.decode.packed_linear import Packing, pack_linear_layers
 from structgen.decode.quiet import quiet_transformers
 from structgen.errors import OptionError, VocabularyError, shown
 from structgen.vocabulary import Vocabulary
@@ -49,16 +51,26 @@ class LoadedModel:
         model: a transformers causal language model, in evaluation mode, on its device.
         tokenizer: its tokenizer.
         name: what it was loaded by.
+        model_digest: fingerprint of its configuration and weights, taken before they were packed.
+        packing: what became of its linear layers, None where nobody asked for it.
         folder: the folder it was loaded from, None for a .gguf file, a hub id, or a model that was passed in.
     """
 
     model: Any
     tokenizer: Any
     name: str
+    model_digest: str
+    packing: Packing | None = None
     folder: Path | None = None
 
 
-def load_model(name: str | os.PathLike[str] | None = None, *, device: str = "auto", dtype: str = "auto") -> LoadedModel:
+def load_model(
+    name: str | os.PathLike[str] | None = None,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    packed: bool | Literal["auto"] = "auto",
+) -> LoadedModel:
     """Load a model and its tokenizer.
 
     Args:
@@ -66,11 +78,15 @@ def load_model(name: str | os.PathLike[str] | None = None, *, device: str = "aut
         device: "auto" is "cuda" if there is one, else "cpu"; or a device as torch writes it.
         dtype: "auto" is float32 on the CPU (bfloat16 is slower there for more than one token), the checkpoint's own
             dtype elsewhere; or "float32", "bfloat16", "float16", "float64".
+        packed: whether linear layers are packed (see packed_linear.py); "auto" packs where that can be done.
 
     Raises:
-        OptionError: nothing can be loaded by this name, or the device or dtype does not exist here.
+        OptionError: nothing can be loaded by this name, the device or dtype does not exist here, or layers cannot be
+            packed as was asked for.
         StructgenError: the default model could not be fetched.
     """
+    if packed not in (True, False, "auto"):
+        raise OptionError(f"packed={shown(packed)} is unknown; use True, False or 'auto'")
     where = _device(device)
     wanted = _dtype(dtype, where)
     source = MODEL_NAME if name is None else _source(name)
@@ -80,7 +96,9 @@ def load_model(name: str | os.PathLike[str] | None = None, *, device: str = "aut
     model, tokenizer = _by_name(path, source, wanted)
     check_model(model)
     folder = path if (path / "config.json").is_file() else None
-    return LoadedModel(_prepare(model, where), tokenizer, source, folder)
+    model = _prepare(model, where)
+    digest = model_digest(model)  # of plain weights, so that it is the same whatever becomes of them here
+    return LoadedModel(model, tokenizer, source, digest, _packing(model, packed), folder)
 
 
 def wrap_model(model: Any, tokenizer: Any) -> LoadedModel:
@@ -94,7 +112,8 @@ def wrap_model(model: Any, tokenizer: Any) -> LoadedModel:
         raise OptionError(f"a transformers tokenizer is needed, not {type(tokenizer).__name__}")
     if getattr(model, "training", False):
         raise OptionError("the model is in training mode, where dropout changes the logits; call model.eval() first")
-    return LoadedModel(model, tokenizer, str(getattr(model.config, "_name_or_path", "") or type(model).__name__))
+    name = str(getattr(model.config, "_name_or_path", "") or type(model).__name__)
+    return LoadedModel(model, tokenizer, name, model_digest(model))
 
 
 def check_tokenizer(vocabulary: Vocabulary, model: Any) -> None:
@@ -248,6 +267,15 @@ def _prepare(model: Any, device: torch.device) -> Any:
         return model.to(device).eval()
     except (RuntimeError, torch.AcceleratorError) as error:
         raise OptionError(f"the model does not fit on {device}: {_first_line(error)}") from error
+
+
+def _packing(model: Any, packed: bool | Literal["auto"]) -> Packing | None:  # noqa: FBT001 - a value of an option
+    if packed is False:
+        return None
+    packing = pack_linear_layers(model)
+    if packed is True and packing.unpacked_because is not None:
+        raise OptionError(f"the linear layers cannot be packed: {packing.unpacked_because}; use packed='auto'")
+    return packing
 
 
 def _device(name: str) -> torch.device:

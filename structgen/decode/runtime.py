@@ -15,6 +15,7 @@ from structgen.config import Whitespace
 from structgen.decode.causal_model import CausalModel, text_config
 from structgen.decode.digests import ModelIdentity
 from structgen.decode.models import LoadedModel, check_readable, check_tokenizer
+from structgen.decode.packed_linear import Packing
 from structgen.decode.prompt import Prompt, encode_prompt
 from structgen.decode.route_controls import RouteControls
 from structgen.decode.style import preferred_whitespace, user_folder
@@ -70,6 +71,12 @@ class Runtime:
         return self._loaded.folder
 
     @property
+    def packing(self) -> Packing | None:
+        """What became of the linear layers, None where they were left alone."""
+        packing = self._loaded.packing
+        return packing if packing is not None and packing.unpacked_because is None else None
+
+    @property
     def dtype(self) -> str:
         """Element type of the weights, such as "float32"."""
         return str(self._loaded.model.dtype).removeprefix("torch.")
@@ -82,7 +89,7 @@ class Runtime:
     @functools.cached_property
     def identity(self) -> ModelIdentity:
         """What records name the model by."""
-        return ModelIdentity.of(self._loaded.model, self._loaded.tokenizer)
+        return ModelIdentity.of(self._loaded.model_digest, self._loaded.tokenizer)
 
     @property
     def whitespace(self) -> Whitespace:

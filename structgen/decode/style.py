@@ -51,13 +51,11 @@ _SOURCES = (
     "decode/attention_mask.py",
     "decode/kv_cache.py",
     "decode/head.py",
+    "decode/digests.py",
     "token_bytes.py",
 )
 _MAX_BYTES = 1 << 20
 _LAYOUT = {"scores": ArrayLayout(np.float64, (len(RENDERINGS),))}
-
-# Values taken of each parameter, at least: two fine-tunings of a model differ somewhere in thousands of values.
-_NUM_VALUES = 16
 
 
 class StyledModel(Protocol):
@@ -121,8 +119,8 @@ def style_scores(model: StyledModel) -> FloatArray:
 def fingerprint(model: StyledModel) -> str:
     """Return a text that two models share only if their scores are the same, as far as that can be told quickly.
 
-    It is made of the configuration, the name, shape and a few values of every parameter, and of how the tokenizer
-    writes the prompt and the renderings. A chat template goes in as its text, since what it writes may hold a date.
+    It is made of the fingerprint of the model, and of how the tokenizer writes the prompt and the renderings. A chat
+    template goes in as its text, since what it writes may hold a date.
     """
     loaded = model.loaded
     template = getattr(loaded.tokenizer, "chat_template", None)
@@ -131,15 +129,10 @@ def fingerprint(model: StyledModel) -> str:
         _spelled(model.vocabulary),
         template or _prompt_token_ids(model),
         model.context_length,
-        loaded.model.config,  # transformers shows as JSON whatever is not usual
+        loaded.model_digest,
         loaded.model.dtype,
     )
     digest = hashlib.sha256(repr(told).encode())
-    for name, parameter in loaded.model.named_parameters():
-        digest.update(f"\n{name} {tuple(parameter.shape)} {parameter.dtype}\n".encode())
-        if not parameter.is_meta:  # weights that accelerate keeps on disk are not here
-            values = parameter.detach().reshape(-1)
-            digest.update(values[:: max(1, len(values) // _NUM_VALUES)].cpu().double().numpy().tobytes())
     return f"whitespace of the model {digest.hexdigest()}"
 
 
