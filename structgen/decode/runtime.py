@@ -18,6 +18,8 @@ from structgen.decode.models import LoadedModel, check_readable, check_tokenizer
 from structgen.decode.packed_linear import Packing
 from structgen.decode.prompt import Prompt, encode_prompt
 from structgen.decode.route_controls import RouteControls
+from structgen.decode.step_costs import StepCosts, step_costs
+from structgen.decode.step_costs import user_folder as step_costs_folder
 from structgen.decode.style import preferred_whitespace, user_folder
 from structgen.decode.target import Target, TargetBatch
 from structgen.decode.transformers_target import TransformersBatch
@@ -47,6 +49,8 @@ class Runtime:
         self._whitespace_lock = threading.Lock()
         self._whitespace: Whitespace | None = None
         self.route_controls = RouteControls(loaded.model, lambda: None)
+        self._costs_lock = threading.Lock()
+        self._costs: StepCosts | None = None
         self.vocabulary = Vocabulary.from_tokenizer(
             loaded.tokenizer, stop_ids=_model_stop_ids(loaded.model, loaded.tokenizer)
         )
@@ -98,6 +102,14 @@ class Runtime:
             if self._whitespace is None:
                 self._whitespace = preferred_whitespace(self, folder=user_folder())
             return self._whitespace
+
+    @property
+    def step_costs(self) -> StepCosts:
+        """What passes cost on this machine; measured at the first use, which takes some passes."""
+        with self._costs_lock:
+            if self._costs is None:
+                self._costs = step_costs(self._causal_model, self._loaded.model, folder=step_costs_folder())
+            return self._costs
 
     def encode(self, prompt: Prompt, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[int, ...]:
         """Return the token ids of a prompt, with the tools told of (see prompt.py).

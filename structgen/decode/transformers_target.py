@@ -128,7 +128,7 @@ class TransformersTarget:
     @property
     def most_legal_rows(self) -> int:
         """Longest list of token ids for which `head` is faster with the list than without."""
-        return 0
+        return self._batch.model.head.most_legal_rows
 
     def prefill(self, token_ids: Sequence[int]) -> torch.Tensor:
         """Start over with these tokens.

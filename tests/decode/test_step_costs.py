@@ -1,0 +1,43 @@
+"""The table of what passes cost: measured once, kept, and never taken for another model or machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from structgen.decode import step_costs as subject
+from structgen.decode.causal_model import CausalModel
+from structgen.decode.pass_costs import PassCosts
+from structgen.decode.step_costs import WIDTHS, step_costs
+from tiny_models import tiny_model
+
+
+def _costs(model: Any, folder: Path | None) -> subject.StepCosts:
+    return step_costs(CausalModel(model), model, folder=folder)
+
+
+def test_the_table() -> None:
+    """Every width has a positive time for body and head, and speculation control takes their sum."""
+    costs = _costs(tiny_model("llama"), None)
+    assert tuple(costs.body_s) == tuple(costs.head_s) == tuple(costs.pass_s) == WIDTHS
+    assert min(*costs.body_s.values(), *costs.head_s.values()) > 0
+    assert costs.pass_s[4] == costs.body_s[4] + costs.head_s[4]
+    assert PassCosts(costs.pass_s).seconds(4) == pytest.approx(costs.pass_s[4])
+
+
+def test_it_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table is kept for the model, and measured anew for another shape, dtype or number of threads."""
+    model = tiny_model("llama")
+    first = _costs(model, tmp_path)
+    assert _costs(tiny_model("llama"), tmp_path) == first
+    monkeypatch.setattr(subject, "_measure", lambda _: pytest.fail("measured again"))
+    assert _costs(model, tmp_path) == first
+    for other in (tiny_model("qwen2, tied"), tiny_model("llama").float()):
+        with pytest.raises(pytest.fail.Exception, match="measured again"):
+            _costs(other, tmp_path)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    with pytest.raises(pytest.fail.Exception, match="measured again"):
+        _costs(model, tmp_path)
