@@ -22,7 +22,7 @@ from structgen.decode.step_costs import StepCosts, step_costs
 from structgen.decode.step_costs import user_folder as step_costs_folder
 from structgen.decode.style import preferred_whitespace, user_folder
 from structgen.decode.target import Target, TargetBatch
-from structgen.decode.transformers_target import TransformersBatch
+from structgen.decode.transformers_target import DETERMINISTIC_WIDTH, TransformersBatch
 from structgen.decode.whole_answers import canonical_tokens
 from structgen.errors import OptionError
 from structgen.vocabulary import Vocabulary
@@ -137,13 +137,21 @@ class Runtime:
         # The encoder of a vocabulary is a tokenizer of its own, which no call changes: it needs no lock.
         return canonical_tokens(self.vocabulary, text)
 
-    def new_target(self) -> Target:
-        """Return an empty sequence."""
-        return self.new_batch().join()
+    def new_target(self, *, deterministic: bool = False) -> Target:
+        """Return an empty sequence; see `new_batch`."""
+        return self.new_batch(deterministic=deterministic).join()
 
-    def new_batch(self) -> TargetBatch:
-        """Return a batch without rows."""
-        return TransformersBatch(self._causal_model)
+    def new_batch(self, *, deterministic: bool = False) -> TargetBatch:
+        """Return a batch without rows.
+
+        Args:
+            deterministic: whether logits depend on the text of their row only, to the last bit: not on what is
+                drafted, nor on other rows.
+
+        Raises:
+            OptionError: the model takes no masks of ours, and then it cannot be deterministic.
+        """
+        return TransformersBatch(self._causal_model, width=DETERMINISTIC_WIDTH if deterministic else None)
 
 
 @functools.cache

@@ -1,7 +1,14 @@
 """Targets over transformers: sequences of one model that take their passes together.
 
 A single sequence is a batch of one row. Requests of several threads have batches of their own, so they share the
-weights and nothing else. Left out: sharing the cache of a common beginning between rows.
+weights and nothing else.
+
+The last digits of logits depend on the shape of a pass. With a fixed width every pass is of one row and of as many
+tokens, padding included, and every head of as many hidden states, so that they depend on the text and on nothing else:
+neither on what is drafted, nor on other rows. It costs what the padding costs, and a pass for each row; trees are out,
+because in a tree the sums over earlier tokens have gaps.
+
+Left out: sharing the cache of a common beginning between rows.
 """
 
 from __future__ import annotations
@@ -15,15 +22,31 @@ from structgen.decode.causal_model import CausalModel
 from structgen.decode.target import Target, Tokens
 from structgen.errors import OptionError
 
+# Tokens of every pass where texts must not depend on the shape of passes; on a CPU eight cost little more than one.
+DETERMINISTIC_WIDTH = 8
+# Passes of a fixed width attend to a multiple of so many positions.
+_POSITIONS = 64
+
 
 class TransformersBatch:
     """Rows with a KV cache in common buffers."""
 
-    def __init__(self, model: CausalModel) -> None:
-        """Start without rows."""
+    def __init__(self, model: CausalModel, *, width: int | None = None) -> None:
+        """Start without rows.
+
+        Args:
+            model: the model.
+            width: tokens of every pass but that of `prefill`; None for what there is to read.
+
+        Raises:
+            OptionError: the model takes no masks of ours, and a fixed width needs them.
+        """
         from structgen.decode.kv_cache import KvCache
 
+        if width is not None and model.no_masks_because is not None:
+            raise OptionError(f"passes cannot have a fixed width with this model: {model.no_masks_because}")
         self.model = model
+        self.width = width
         self.cache = KvCache()
         self._rows: list[TransformersTarget] = []
 
@@ -56,20 +79,43 @@ class TransformersBatch:
             raise ValueError("a pass takes at least one row, and each row once")
         for row, tokens in parts:
             self._own(row).check(tokens)
-        hidden, first = self._pass(wanted)
-        found = []
+        if self.width is None:
+            hidden, first = self._pass(wanted)
+            found = [hidden[self._own(row).index - first, : len(tokens.token_ids)] for row, tokens in parts]
+        else:
+            found = [self._fixed_passes(self._own(row).index, tokens, self.width) for row, tokens in parts]
         for row, tokens in parts:
-            own = self._own(row)
-            own.took(tokens)
-            found.append(hidden[own.index - first, : len(tokens.token_ids)])
+            self._own(row).took(tokens)
         return found
 
-    def _pass(self, wanted: dict[int, Tokens]) -> tuple[torch.Tensor, int]:
-        """Run over the rows from the first to the last that take part; those between are padding."""
+    def prefill(self, row: TransformersTarget, token_ids: Sequence[int]) -> torch.Tensor:
+        """Append to an empty row in one pass of that width, and return the hidden states."""
+        row.check(Tokens(token_ids))
+        hidden, _ = self._pass({row.index: Tokens(token_ids)})
+        row.took(Tokens(token_ids))
+        return hidden[0]
+
+    def _fixed_passes(self, index: int, tokens: Tokens, width: int) -> torch.Tensor:
+        """Append to one row in passes of the fixed width."""
+        start, found = self.cache.lengths[index], []
+        for first in range(0, len(tokens.token_ids), width):
+            piece = Tokens(tokens.token_ids[first : first + width])
+            self.cache.lengths[index] = start + first
+            hidden, _ = self._pass({index: piece}, width=width)
+            found.append(hidden[0, : len(piece.token_ids)])
+        self.cache.lengths[index] = start
+        return torch.cat(found)
+
+    def _pass(self, wanted: dict[int, Tokens], *, width: int | None = None) -> tuple[torch.Tensor, int]:
+        """Run over the rows from the first to the last that take part; those between are padding.
+
+        Returns:
+            (rows, width, size) hidden states, and the first row.
+        """
         from structgen.decode.kv_cache import Pass
 
-        first = min(wanted)
-        width = max(len(tokens.token_ids) for tokens in wanted.values())
+        first, is_fixed = min(wanted), width is not None
+        width = width or max(len(tokens.token_ids) for tokens in wanted.values())
         starts = tuple(self.cache.lengths[first : max(wanted) + 1])
         token_ids = torch.zeros((len(starts), width), dtype=torch.long)
         layouts = []
@@ -77,9 +123,10 @@ class TransformersBatch:
             tokens = wanted.get(first + index, _NOTHING)
             token_ids[index, : len(tokens.token_ids)] = torch.as_tensor(tokens.token_ids)
             layouts.append(RowLayout(start, _parents(tokens), width))
-        num_positions = max(starts) + width
+        # Rounded up, because sums over positions are cut into pieces by how many there are.
+        num_positions = -(-(max(starts) + width) // _POSITIONS) * _POSITIONS if is_fixed else max(starts) + width
         self.cache.begin(Pass(first, starts, width, num_positions))
-        needs_masks = len(starts) > 1 or any(tokens.parents is not None for tokens in wanted.values())
+        needs_masks = is_fixed or len(starts) > 1 or any(tokens.parents is not None for tokens in wanted.values())
         if needs_masks and self.model.no_masks_because is not None:
             raise OptionError(f"the model reads neither trees nor batches: {self.model.no_masks_because}")
         token_ids = token_ids.to(self.model.device)
@@ -123,7 +170,7 @@ class TransformersTarget:
     @property
     def takes_trees(self) -> bool:
         """Whether `extend` reads trees."""
-        return self._batch.model.no_masks_because is None
+        return self._batch.width is None and self._batch.model.no_masks_because is None
 
     @property
     def most_legal_rows(self) -> int:
@@ -137,7 +184,7 @@ class TransformersTarget:
             (logits_width,) logits after the last of them, in the dtype of the model.
         """
         self.crop(0)
-        return self.head(self.extend(Tokens(token_ids))[-1:])[0]
+        return self.head(self._batch.prefill(self, token_ids)[-1:])[0]
 
     def forward(self, token_ids: Sequence[int]) -> torch.Tensor:
         """Append a chain of tokens.
@@ -157,7 +204,15 @@ class TransformersTarget:
 
     def head(self, hidden: torch.Tensor, token_ids: Sequence[int] | None = None) -> torch.Tensor:
         """Return (rows, logits_width) logits of hidden states, or (rows, len(token_ids)) of them."""
-        return self._batch.model.head.logits(hidden, token_ids)
+        width, head = self._batch.width, self._batch.model.head
+        if width is None:
+            return head.logits(hidden, token_ids)
+        found = []
+        for first in range(0, len(hidden), width):
+            rows = hidden[first : first + width]
+            padded = torch.nn.functional.pad(rows, (0, 0, 0, width - len(rows)))
+            found.append(head.logits(padded, token_ids)[: len(rows)])
+        return torch.cat(found)
 
     def crop(self, num_tokens: int) -> None:
         """Keep the first `num_tokens` tokens of the sequence and forget the rest."""
