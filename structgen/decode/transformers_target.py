@@ -250,10 +250,11 @@ class TransformersTarget:
         if self._is_tree:
             raise ValueError("keep(path) or crop has to say first what stays of the last tree")
         parents = _parents(tokens)
-        if len(parents) != len(tokens.token_ids) or any(
-            not -1 <= parent < index for index, parent in enumerate(parents)
-        ):
+        known = all(-1 <= parent < index for index, parent in enumerate(parents))
+        if len(parents) != len(tokens.token_ids) or not known:
             raise ValueError("parents names for each token an earlier one or -1")
+        if tokens.parents is not None and self._batch.width is not None:
+            raise ValueError("passes of a fixed width take chains only; see takes_trees")
 
     def took(self, tokens: Tokens) -> None:
         """Count tokens that a pass has appended."""

@@ -53,7 +53,7 @@ def test_bits_do_not_depend_on_the_drafts(name: str) -> None:
 
 @pytest.mark.model
 def test_bits_of_smollm2(smollm2: Model) -> None:
-    """The same with real weights, over a multiple of the positions that passes are rounded to; without it bits differ."""
+    """The same with real weights, beyond the first 64 positions; without a fixed width bits differ."""
     model, text = CausalModel(smollm2.hf_model), _text(80, 40000)
     one_by_one, drafted = (_logits(TransformersBatch(model, width=8), text, seed) for seed in (0, 1))
     assert torch.equal(one_by_one, drafted)
