@@ -21,10 +21,14 @@ from transformers import (
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    OPTConfig,
+    OPTForCausalLM,
     PhiConfig,
     PhiForCausalLM,
     Qwen2Config,
     Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
 )
 
 SHAPE: dict[str, Any] = {
@@ -48,6 +52,18 @@ BUILDERS: dict[str, Callable[[], Any]] = {
     "qwen2, tied": lambda: Qwen2ForCausalLM(Qwen2Config(**SHAPE, tie_word_embeddings=True)),
     "qwen2, window of 6 from layer 1 on": lambda: Qwen2ForCausalLM(
         Qwen2Config(**SHAPE, use_sliding_window=True, sliding_window=6, max_window_layers=1)
+    ),
+    "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SHAPE, head_dim=16)),
+    "opt, a head behind two bodies": lambda: OPTForCausalLM(
+        OPTConfig(
+            vocab_size=61,
+            hidden_size=32,
+            word_embed_proj_dim=24,
+            ffn_dim=48,
+            num_hidden_layers=3,
+            num_attention_heads=2,
+            max_position_embeddings=64,
+        )
     ),
     "granite, scaled logits": lambda: GraniteForCausalLM(GraniteConfig(**SHAPE, logits_scaling=3.0)),
     "mistral, window of 6": lambda: MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=6)),

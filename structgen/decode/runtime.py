@@ -16,6 +16,7 @@ from structgen.decode.causal_model import CausalModel, text_config
 from structgen.decode.digests import ModelIdentity
 from structgen.decode.models import LoadedModel, check_readable, check_tokenizer
 from structgen.decode.packed_linear import Packing
+from structgen.decode.pass_check import check_passes
 from structgen.decode.prompt import Prompt, encode_prompt
 from structgen.decode.route_controls import RouteControls
 from structgen.decode.step_costs import StepCosts, step_costs
@@ -56,6 +57,7 @@ class Runtime:
         )
         check_tokenizer(self.vocabulary, loaded.model)
         self._causal_model = CausalModel(loaded.model)
+        check_passes(loaded.model, self._causal_model)
         length = getattr(text_config(loaded.model.config), "max_position_embeddings", None)
         self.context_length: int | None = length if isinstance(length, int) and length > 0 else None
 
