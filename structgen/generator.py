@@ -199,19 +199,21 @@ class Generator(Generic[T]):
         )
         return _Call(
             request=request,
-            decoding=self._decoding(request, setup),
+            decoding=self._decoding(request, setup, deterministic=settings.deterministic),
             route=route,
             compile_cache=compile_cache,
             deterministic=settings.deterministic,
             speculation=SpeculationRecord.of(speculation, setup.drafters),
         )
 
-    def _decoding(self, request: Request, speculation: SpeculationSetup) -> Decoding | ExactChoice:
+    def _decoding(
+        self, request: Request, speculation: SpeculationSetup, *, deterministic: bool
+    ) -> Decoding | ExactChoice:
         """Return the way to the text: token by token, or among whole answers."""
         from structgen.decode.exact_choice import ExactChoice
         from structgen.decode.loop import Decoding
 
-        target, vocabulary = self._runtime.new_target(), self._runtime.vocabulary
+        target, vocabulary = self._runtime.new_target(deterministic=deterministic), self._runtime.vocabulary
         if self._answers is None:
             return Decoding(target, self._automaton.start(), vocabulary, request, speculation)
         return ExactChoice(target, vocabulary, self._answers, request)

@@ -156,9 +156,10 @@ def _decoding(record: ReplayRecord, runtime: Runtime, draft_model: Model | None)
         sampling=record.sampling,
         stop=record.stop,
     )
+    target = runtime.new_target(deterministic=record.deterministic)
     if record.answers is not None:
         answers = {answer: runtime.canonical_tokens(answer) for answer in record.answers}
-        return ExactChoice(runtime.new_target(), runtime.vocabulary, answers, request)
+        return ExactChoice(target, runtime.vocabulary, answers, request)
     automaton = compile_grammar(grammar_from_text(record.grammar), runtime.vocabulary, limits=record.limits)
     if automaton.digest != record.automaton_digest:
         raise OptionError(
@@ -167,7 +168,7 @@ def _decoding(record: ReplayRecord, runtime: Runtime, draft_model: Model | None)
         )
     script, drafters = _drafters(record, draft_model)
     setup = SpeculationSetup(drafters=drafters, control=script, memory=DraftMemory(), mode=record.speculation.mode)
-    return Decoding(runtime.new_target(), automaton.start(), runtime.vocabulary, request, setup)
+    return Decoding(target, automaton.start(), runtime.vocabulary, request, setup)
 
 
 def _first_difference(recorded: tuple[int, ...], here: list[int]) -> int | None:

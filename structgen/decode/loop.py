@@ -165,7 +165,8 @@ class Decoding:
         if self.token_ids:
             return Tokens([self.token_ids[-1], *draft.read_token_ids])
         self._target.crop(0)
-        return Tokens([*self._request.prompt_token_ids, *draft.read_token_ids])
+        prompt = self._request.prompt_token_ids
+        return Tokens([*prompt, *draft.read_token_ids], num_prompt_tokens=len(prompt))
 
     def end_round(self, hidden: torch.Tensor, started: float) -> None:
         """Draw from what the target made of the tokens that begin_round gave, and take what is accepted.

@@ -49,7 +49,7 @@ class Runtime:
         self._tokenizer_lock = threading.Lock()
         self._whitespace_lock = threading.Lock()
         self._whitespace: Whitespace | None = None
-        self.route_controls = RouteControls(loaded.model, lambda: None)
+        self.route_controls = RouteControls(loaded.model, lambda: self.step_costs.pass_s)
         self._costs_lock = threading.Lock()
         self._costs: StepCosts | None = None
         self.vocabulary = Vocabulary.from_tokenizer(

@@ -23,10 +23,12 @@ class Tokens:
         token_ids: the tokens, at least one.
         parents: None for a chain; else for each token the index in token_ids of the one it follows, smaller than its
             own, or -1 where it follows what is in the cache.
+        num_prompt_tokens: how many of them are a prompt, which is read at once where passes have a fixed width.
     """
 
     token_ids: Sequence[int]
     parents: Sequence[int] | None = None
+    num_prompt_tokens: int = 0
 
 
 class Target(Protocol):

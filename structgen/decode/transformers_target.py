@@ -13,6 +13,7 @@ Left out: sharing the cache of a common beginning between rows.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import torch
@@ -36,7 +37,7 @@ class TransformersBatch:
 
         Args:
             model: the model.
-            width: tokens of every pass but that of `prefill`; None for what there is to read.
+            width: tokens of every pass but that over a prompt; None for what there is to read.
 
         Raises:
             OptionError: the model takes no masks of ours, and a fixed width needs them.
@@ -88,21 +89,16 @@ class TransformersBatch:
             self._own(row).took(tokens)
         return found
 
-    def prefill(self, row: TransformersTarget, token_ids: Sequence[int]) -> torch.Tensor:
-        """Append to an empty row in one pass of that width, and return the hidden states."""
-        row.check(Tokens(token_ids))
-        hidden, _ = self._pass({row.index: Tokens(token_ids)})
-        row.took(Tokens(token_ids))
-        return hidden[0]
-
     def _fixed_passes(self, index: int, tokens: Tokens, width: int) -> torch.Tensor:
-        """Append to one row in passes of the fixed width."""
-        start, found = self.cache.lengths[index], []
-        for first in range(0, len(tokens.token_ids), width):
-            piece = Tokens(tokens.token_ids[first : first + width])
+        """Append to one row in passes of the fixed width, a prompt before them in one of its own."""
+        start, prompt = self.cache.lengths[index], tokens.num_prompt_tokens
+        bounds = [*([0] if prompt else []), *range(prompt, len(tokens.token_ids), width), len(tokens.token_ids)]
+        found = []
+        for first, end in itertools.pairwise(bounds):
             self.cache.lengths[index] = start + first
-            hidden, _ = self._pass({index: piece}, width=width)
-            found.append(hidden[0, : len(piece.token_ids)])
+            piece = Tokens(tokens.token_ids[first:end])
+            hidden, _ = self._pass({index: piece}, width=None if first < prompt else width)
+            found.append(hidden[0, : end - first])
         self.cache.lengths[index] = start
         return torch.cat(found)
 
@@ -184,7 +180,7 @@ class TransformersTarget:
             (logits_width,) logits after the last of them, in the dtype of the model.
         """
         self.crop(0)
-        return self.head(self._batch.prefill(self, token_ids)[-1:])[0]
+        return self.head(self.extend(Tokens(token_ids, num_prompt_tokens=len(token_ids)))[-1:])[0]
 
     def forward(self, token_ids: Sequence[int]) -> torch.Tensor:
         """Append a chain of tokens.
