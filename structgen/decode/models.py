@@ -85,7 +85,7 @@ def load_model(
             packed as was asked for.
         StructgenError: the default model could not be fetched.
     """
-    if packed not in (True, False, "auto"):
+    if not isinstance(packed, bool) and not (isinstance(packed, str) and packed == "auto"):
         raise OptionError(f"packed={shown(packed)} is unknown; use True, False or 'auto'")
     where = _device(device)
     wanted = _dtype(dtype, where)
