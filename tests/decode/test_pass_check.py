@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -34,9 +35,11 @@ def _replace(monkeypatch: pytest.MonkeyPatch, model: Any, forward: Callable[[Any
     def changed(cache: Any = None, attention_mask: Any = None, position_ids: Any = None, **options: Any) -> Any:
         if attention_mask is None and cache is None:
             return inner(position_ids=position_ids, **options)
-        return forward(cache, {"attention_mask": attention_mask, "position_ids": position_ids, **options})
+        name = "cache" if "cache" in known else "past_key_values"  # before transformers 5.24
+        return forward({name: cache}, {"attention_mask": attention_mask, "position_ids": position_ids, **options})
 
     inner = model.model.forward
+    known = inspect.signature(inner).parameters
     monkeypatch.setattr(model.model, "forward", changed)
 
 
@@ -57,7 +60,7 @@ def test_a_mask_that_is_not_heeded_is_found(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("structgen.decode.pass_check.TESTED", frozenset())
     model = tiny_model("llama")
     inner = model.model.forward
-    _replace(monkeypatch, model, lambda cache, options: inner(cache=cache, **options | {"attention_mask": None}))
+    _replace(monkeypatch, model, lambda cache, options: inner(**cache, **options | {"attention_mask": None}))
     monkeypatch.setattr("structgen.decode.causal_model._why_no_masks", lambda *_: None)
     causal = _checked(model)
     assert causal.no_masks_because == "it does not attend as they say"
