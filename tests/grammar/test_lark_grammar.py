@@ -266,6 +266,18 @@ def test_terminal_is_what_match_takes_whole(expression: str) -> None:
         assert matches(dfa, text.encode()) == (found is not None and found.end() == len(text)), text
 
 
+@pytest.mark.parametrize(
+    "expression",
+    ["(?:|.)*x", "(?:(?:|x)*|y)*z", "(?:(?:|x)+?|y)*?z", "(?:x||y){2,}z", "(?:(?:x?)*?y?)*z", "(?:(?:|x){0,2}|y)*z"],
+)
+def test_a_copy_that_matches_nothing_leaves_the_loop(expression: str) -> None:
+    """Where part of a loop can be empty, what `re` prefers is the way out and not another copy."""
+    dfa, pattern = _pattern_dfa(expression), re.compile(expression)
+    for text in texts("xyz", 6):
+        found = pattern.match(text)
+        assert matches(dfa, text.encode()) == (found is not None and found.end() == len(text)), text
+
+
 @given(st.lists(st.one_of(EXPRESSIONS, LOOKS), min_size=2, max_size=5).map("".join))
 def test_look_arounds_see_the_text_alone(expression: str) -> None:
     """Look-around inside a terminal follows `re` as well, the terminal's edges being the edges of the text."""

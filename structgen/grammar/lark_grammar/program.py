@@ -20,9 +20,10 @@ MAX_INSTRUCTIONS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """Consume a character of the set and go on with the next instruction."""
+    """Consume a character of the set and go on at another place, the next one unless a loop says otherwise."""
 
     charset: CharSet
+    then: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ def add_expression(program: Program, node: syntax.Node) -> tuple[int, int]:
 def _emit(program: Program, node: syntax.Node) -> None:
     match node:
         case syntax.Chars(charset=charset):
-            _append(program, Take(charset))
+            _append(program, Take(charset, len(program.code) + 1))
         case syntax.Concat(items=items):
             for item in items:
                 _emit(program, item)
@@ -131,10 +132,14 @@ def _emit_alternate(program: Program, options: tuple[syntax.Node, ...]) -> None:
 
 
 def _emit_repeat(program: Program, node: syntax.Repeat) -> None:
+    if node.maximum is None and syntax.widths(node.item)[0] == 0:
+        for _ in range(node.minimum):
+            _emit(program, node.item)
+        _emit_loop_of_nullable(program, node)
+        return
     for _ in range(node.minimum - 1 if node.maximum is None else node.minimum):
         _emit(program, node.item)
     if node.maximum is None:
-        # x* is (x+)?: a copy that matches nothing then leaves the loop, as in `re`, and does not end the thread.
         skip = _append(program, Split(0, 0)) if node.minimum == 0 else None
         body = len(program.code)
         _emit(program, node.item)
@@ -148,6 +153,27 @@ def _emit_repeat(program: Program, node: syntax.Repeat) -> None:
             _emit(program, node.item)
     for fork in forks:
         program.code[fork] = _fork(fork + 1, len(program.code), node)
+
+
+def _emit_loop_of_nullable(program: Program, node: syntax.Repeat) -> None:
+    """Append x* where x can match nothing: in `re` a copy that matches nothing leaves the loop.
+
+    So x stands there twice. In the first nothing has been taken yet, and its end is the way out; what it takes leads to
+    the same place in the second, from whose end the loop goes on.
+    """
+    again = _append(program, Split(0, 0))
+    _emit(program, node.item)
+    out = _append(program, Split(0, 0))
+    distance = out - again
+    _emit(program, node.item)
+    _append(program, Split(again, again))
+    end = len(program.code)
+    for place in range(again + 1, out):
+        instruction = program.code[place]
+        if isinstance(instruction, Take):
+            program.code[place] = Take(instruction.charset, instruction.then + distance)
+    program.code[again] = _fork(again + 1, end, node)
+    program.code[out] = Split(end, end)
 
 
 def _fork(body: int, out: int, node: syntax.Repeat) -> Split:

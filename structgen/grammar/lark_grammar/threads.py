@@ -46,6 +46,7 @@ class Threads:
         takes = {charset: [point >= 0 and charset.contains(point) for point in points] for charset in charsets}
         none = [False] * len(points)
         self._takes = [takes[code.charset] if isinstance(code, Take) else none for code in program.code]
+        self._then = [code.then if isinstance(code, Take) else EARLIER for code in program.code]
         self._behind = [_columns(dfa, points) for dfa in program.behind]
         self._ahead = [_columns(dfa, points) for dfa in program.ahead]
         self._always = [_universal(table, dfa) for table, dfa in zip(self._ahead, program.ahead, strict=True)]
@@ -70,7 +71,7 @@ class Threads:
             if is_matched or self.takes(thread, column):
                 left = self.advance(thread[1], column)
                 if left is not None:
-                    yield (EARLIER if is_matched else thread[0] + 1), left
+                    yield (EARLIER if is_matched else self._then[thread[0]]), left
 
     def advance(self, pending: Pending, column: int) -> Pending | None:
         """Move what is pending over a character; None where it cannot be fulfilled any more."""
