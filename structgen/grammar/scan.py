@@ -163,7 +163,8 @@ class VocabularyScans:
         nodes, after = changed[:, 0], changed[:, 1]
         is_exit = (after >= 0) & dfa.accepting[after] & (self.trie.subtree_end[nodes] > nodes + 1)
         exits = np.concatenate([known.exits[~_is_among(known.exits[:, 0], nodes)], changed[is_exit][:, [0, 2]]])
-        return DfaScan(row, exits)
+        # Chosen columns lie one after the other, and so does what is joined from nothing and them.
+        return DfaScan(row, np.ascontiguousarray(exits))
 
     # ------------------------------------------------------------------ whole walks, kept on disk
 

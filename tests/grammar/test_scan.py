@@ -158,3 +158,21 @@ def test_a_lexeme_of_known_bytes_is_not_copied(vocabulary: Vocabulary) -> None:
 
     assert spelling.restrict(dfa) is dfa
     assert len(spelling._restricted) == 0
+
+
+def test_a_scan_can_be_made_from_that_of_any_state() -> None:
+    """Also where nothing is left of the other state's exits; the array is one that compiled walks read."""
+    texts = [*TEXTS, b'b"c', b'ab"c']
+    vocabulary = Vocabulary.from_bytes([*texts, b""], stop_ids=[len(texts)])
+    scans = VocabularyScans(vocabulary)
+    dfa = lexemes.json_string(None).dfa
+    num_own = 0
+    for state in range(dfa.num_states):
+        expected = scans.scan(dfa, state)
+        for near in range(dfa.num_states):
+            made = scans._derived(dfa, state, near)
+            assert np.array_equal(made.row, expected.row)
+            assert sorted(made.exits.tolist()) == sorted(expected.exits.tolist())
+            assert made.exits.flags.c_contiguous
+            num_own += len(made.exits) > 1 and not len(scans.scan(dfa, near).exits)
+    assert num_own
