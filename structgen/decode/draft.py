@@ -154,13 +154,16 @@ class Draft:
         return not here.is_end and number not in self._masks.stop_ids and self._masks.allows(here.mask, number)
 
     def take(self, drawn: Drawn, place: Place) -> None:
-        """Draft a token at the cursor and move there: one that `takes` allows, or a stop that was drawn."""
+        """Draft a token at the cursor and move there: one that `takes` allows, or a stop that was drawn.
+
+        Whatever the state raises, such as LimitError, the draft is as it was.
+        """
         token_id, draft_law = drawn
         known = self.here.children.get(token_id)
         if known is not None:
             self.move_to(known)
             return
-        self.here.children[token_id] = len(self.nodes)
+        parent = self.here
         if token_id in self._masks.stop_ids:
             # After a stop nothing comes, so nothing is asked of it.
             self.nodes.append(
@@ -177,11 +180,20 @@ class Draft:
                 )
             )
             self.cursor = len(self.nodes) - 1
-            return
+        else:
+            self._advance(token_id, place, draft_law)
+        parent.children[token_id] = self.cursor
+
+    def _advance(self, token_id: int, place: Place, draft_law: FloatArray | None) -> None:
+        """Draft a text token; where the state reaches a limit of the grammar draft and state stay as they are."""
         clock = time.perf_counter()
         self._state.advance(token_id)
         self.mask_s += time.perf_counter() - clock
-        self._append(token_id, place, draft_law)
+        try:
+            self._append(token_id, place, draft_law)
+        except BaseException:
+            self._state.rollback(1)
+            raise
 
     def move_to(self, node: int) -> None:
         """Move cursor and state to a node."""

@@ -10,6 +10,7 @@ import torch
 from structgen.decode.acceptance import BlockVerification, FloatArray, draw_from, law_of, verify_block
 from structgen.decode.draft import Draft
 from structgen.decode.sampler import Draw, Sampler, Step
+from structgen.errors import NoLegalTokenError
 
 
 def decide_by_ratio(
@@ -30,7 +31,7 @@ def decide_by_ratio(
     """
     verification, lost = verify_chain(draft, logits, sampler, step_at)
     drafted = draft.nodes[1:]
-    num_accepted = verification.num_accepted([coins() for _ in drafted])
+    num_accepted = verification.num_accepted([coins() for _ in verification.thresholds])
     draws = {number: Draw(drafted[number].token_id, lost[number]) for number in range(num_accepted)}
     if num_accepted < len(lost):
         draws[num_accepted] = Draw(draw_from(verification.laws[num_accepted], coins()), lost[num_accepted])
@@ -48,14 +49,22 @@ def verify_chain(
     lost: list[float] = []
     for number, row in enumerate(logits):
         step = step_at(draft, number)
-        processed, legal_mass_lost = sampler.process(row, step)
+        try:
+            processed, legal_mass_lost = sampler.process(row, step)
+        except NoLegalTokenError:
+            if number == 0:
+                raise
+            # Here no text goes on, but it need not come here: the chain ends before this row, as its tokens decide.
+            # Where all of them are accepted, the loop draws from the row itself and raises.
+            drafted = drafted[:number]
+            break
         target_laws.append(law_of(processed, sampler.temperature))
         lost.append(legal_mass_lost)
         if number < len(drafted):
             sampler.count(drafted[number].token_id, step.free_text_mask)
     size = len(target_laws[0])
     if len(target_laws) == len(drafted):
-        # Nothing is drawn after an end.
+        # Nothing is drawn after an end, nor here where nothing has a probability.
         target_laws.append(np.zeros(size))
     draft_laws = [_certain(node.token_id, size) if node.draft_law is None else node.draft_law for node in drafted]
     token_ids = [node.token_id for node in drafted]
