@@ -23,7 +23,7 @@ import platformdirs
 import torch
 
 from structgen.array_store import ArrayLayout, ArrayStore
-from structgen.decode.causal_model import CausalModel
+from structgen.decode.causal_model import CausalModel, text_config
 from structgen.decode.target import Tokens
 from structgen.decode.transformers_target import TransformersBatch
 
@@ -79,7 +79,8 @@ def step_costs(model: CausalModel, loaded: Any, *, folder: Path | None) -> StepC
     key = _key(loaded)
     found = store.read(key, _LAYOUT)
     if found is None:
-        found = {"seconds": _measure(model)}
+        context = getattr(text_config(loaded.config), "max_position_embeddings", None)
+        found = {"seconds": _measure(model, context if isinstance(context, int) else None)}
         store.write(key, found)
     body, head = found["seconds"].tolist()
     return StepCosts(
@@ -88,16 +89,20 @@ def step_costs(model: CausalModel, loaded: Any, *, folder: Path | None) -> StepC
     )
 
 
-def _measure(model: CausalModel) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return (2, widths) seconds of the body and of the head."""
+def _measure(model: CausalModel, context_length: int | None) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return (2, widths) seconds of the body and of the head; of a width that no text has room for those of less."""
+    most = _CONTEXT_TOKENS + WIDTHS[-1] if context_length is None else context_length
+    num_before = max(1, min(_CONTEXT_TOKENS, most - WIDTHS[-1]))
     target = TransformersBatch(model).join()
-    target.prefill([0] * _CONTEXT_TOKENS)
+    target.prefill([0] * num_before)
     seconds = np.full((2, len(WIDTHS)), np.inf)
     for _ in range(_MOST_ROUNDS):
         for index, width in enumerate(WIDTHS):
-            hidden, body_s = _timed(model.device, functools.partial(target.extend, Tokens([0] * width)))
+            hidden, body_s = _timed(
+                model.device, functools.partial(target.extend, Tokens([0] * min(width, most - num_before)))
+            )
             _, head_s = _timed(model.device, functools.partial(target.head, hidden))
-            target.crop(_CONTEXT_TOKENS)
+            target.crop(num_before)
             seconds[:, index] = np.minimum(seconds[:, index], (body_s, head_s))
         if seconds.sum() > _ENOUGH_S:
             break

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from structgen.decode import step_costs as subject
 from structgen.decode.causal_model import CausalModel
@@ -33,7 +34,7 @@ def test_it_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     model = tiny_model("llama")
     first = _costs(model, tmp_path)
     assert _costs(tiny_model("llama"), tmp_path) == first
-    monkeypatch.setattr(subject, "_measure", lambda _: pytest.fail("measured again"))
+    monkeypatch.setattr(subject, "_measure", lambda *_: pytest.fail("measured again"))
     assert _costs(model, tmp_path) == first
     for other in (tiny_model("qwen2, tied"), tiny_model("llama").float()):
         with pytest.raises(pytest.fail.Exception, match="measured again"):
@@ -41,3 +42,14 @@ def test_it_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
     with pytest.raises(pytest.fail.Exception, match="measured again"):
         _costs(model, tmp_path)
+
+
+@pytest.mark.parametrize("num_positions", [2, 12, 17, 40])
+def test_a_model_with_few_positions_is_measured_within_them(num_positions: int) -> None:
+    """Learnt positions end where the table of them ends; a pass beyond would be an error in the first call."""
+    config = GPT2Config(
+        vocab_size=61, n_embd=32, n_layer=1, n_head=2, n_positions=num_positions, bos_token_id=1, eos_token_id=2
+    )
+    costs = _costs(GPT2LMHeadModel(config).eval(), None)
+    assert tuple(costs.pass_s) == WIDTHS
+    assert min(costs.pass_s.values()) > 0
