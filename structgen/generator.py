@@ -279,7 +279,6 @@ class Generator(Generic[T]):
     def _record(self, call: _Call, token_ids: tuple[int, ...]) -> ReplayRecord:
         import torch
 
-        from structgen.decode.digests import backend_of
         from structgen.decode.runtime import versions
 
         request, runtime, answers = call.request, self._runtime, self._declaration.answers
@@ -288,7 +287,7 @@ class Generator(Generic[T]):
             model=runtime.name,
             dtype=runtime.dtype,
             device=str(runtime.device),
-            backend=backend_of(runtime.device),
+            backend=runtime.backend,
             threads=torch.get_num_threads(),
             model_digest=runtime.identity.model_digest,
             vocabulary_digest=runtime.vocabulary.digest,

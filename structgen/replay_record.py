@@ -62,7 +62,7 @@ class ReplayRecord:
         model: name or path of the model.
         dtype: element type of the model's weights, such as "float32".
         device: device that the model ran on.
-        backend: what computed there, such as the instruction set of the processor.
+        backend: what computed there, such as the instruction set of the processor, and whether layers were packed.
         threads: threads that torch used.
         model_digest: fingerprint of the model's configuration and of a part of each weight tensor.
         vocabulary_digest: digest of the vocabulary.

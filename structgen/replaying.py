@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from structgen.api import Model, load
 from structgen.config import check_kind
-from structgen.decode.digests import backend_of
 from structgen.decode.drafters import DraftModel
 from structgen.decode.drafting import SpeculationSetup
 from structgen.decode.exact_choice import ExactChoice
@@ -59,7 +58,7 @@ def replay(record: ReplayRecord, *, model: Model | None = None, draft_model: Mod
             cannot be loaded by its name; or the draft model is needed.
 
     Warns:
-        UserWarning: versions, dtype, device or threads differ, which can change tokens where two are almost equally
+        UserWarning: versions, dtype, device, packed layers or threads differ, which can change tokens where two are almost equally
             likely.
     """
     if not isinstance(record, ReplayRecord):
@@ -115,7 +114,7 @@ def _differences(record: ReplayRecord, runtime: Runtime) -> tuple[str, ...]:
     compared = {
         "dtype": (record.dtype, runtime.dtype),
         "device": (record.device, str(runtime.device)),
-        "backend": (record.backend, backend_of(runtime.device)),
+        "backend": (record.backend, runtime.backend),
         "threads": (str(record.threads), str(torch.get_num_threads())),
     }
     here = versions()

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import warnings
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -160,6 +161,21 @@ def test_the_digest_knows_weights_and_not_their_dtype() -> None:
     wide = sg.Model(plain.to(torch.float64), tokenizer)
     with pytest.warns(UserWarning, match="dtype float64, was float32"):
         sg.replay(digest, model=wide)
+
+
+def test_packed_layers_are_told(tmp_path: Path) -> None:
+    """They take their sums in another order than plain ones, so a replay says where they were not packed alike."""
+    plain = tiny_llama(max_position_embeddings=256).to(torch.float32)
+    plain.save_pretrained(tmp_path)
+    byte_tokenizer().save_pretrained(tmp_path)
+    packed, unpacked = (sg.load(tmp_path, device="cpu", packed=how) for how in ("auto", False))
+    if "packed" not in repr(packed):
+        pytest.skip("this processor packs no layers")
+    record = record_of(unpacked, bool, seed=0)
+    with pytest.warns(UserWarning, match="backend cpu .*, packed layers, was cpu"):
+        sg.replay(record, model=packed)
+    assert sg.replay(record, model=unpacked).differences == ()
+    assert sg.replay(record_of(packed, bool, seed=0), model=packed).differences == ()
 
 
 def test_a_record_survives_json_whole(model: sg.Model) -> None:

@@ -79,8 +79,14 @@ def _sample(tensor: torch.Tensor) -> bytes:
     return some.cpu().contiguous().numpy().tobytes()
 
 
-def backend_of(device: torch.device) -> str:
-    """Return what computes on a device: passes over the same tokens may end in other bits on another one."""
+def backend_of(device: torch.device, *, is_packed: bool) -> str:
+    """Return what computes on a device: passes over the same tokens may end in other bits on another one.
+
+    Args:
+        device: where the model is.
+        is_packed: whether its linear layers are packed, which take their sums in another order than plain ones.
+    """
     if device.type == "cuda":
         return f"cuda {torch.cuda.get_device_name(device)}"
-    return f"{device.type} {platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+    packed = ", packed layers" if is_packed else ""
+    return f"{device.type} {platform.machine()} {torch.backends.cpu.get_cpu_capability()}{packed}"

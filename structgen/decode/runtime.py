@@ -13,7 +13,7 @@ import torch
 
 from structgen.config import Whitespace
 from structgen.decode.causal_model import CausalModel, text_config
-from structgen.decode.digests import ModelIdentity
+from structgen.decode.digests import ModelIdentity, backend_of
 from structgen.decode.models import LoadedModel, check_readable, check_tokenizer
 from structgen.decode.packed_linear import Packing
 from structgen.decode.pass_check import check_passes
@@ -91,6 +91,11 @@ class Runtime:
     def device(self) -> torch.device:
         """Where the model is."""
         return torch.device(self._loaded.model.device)
+
+    @property
+    def backend(self) -> str:
+        """What computes there, for records of runs."""
+        return backend_of(self.device, is_packed=self.packing is not None)
 
     @functools.cached_property
     def identity(self) -> ModelIdentity:
