@@ -58,8 +58,8 @@ def replay(record: ReplayRecord, *, model: Model | None = None, draft_model: Mod
             cannot be loaded by its name; or the draft model is needed.
 
     Warns:
-        UserWarning: versions, dtype, device, packed layers or threads differ, which can change tokens where two are almost equally
-            likely.
+        UserWarning: versions, dtype, device, packed layers or threads differ, which can change tokens where two are
+            almost equally likely.
     """
     if not isinstance(record, ReplayRecord):
         raise OptionError(

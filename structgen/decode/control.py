@@ -9,6 +9,27 @@ from typing import Protocol
 from structgen.decode.acceptance_estimates import Place
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Round:
+    """What the target made of a draft.
+
+    Attributes:
+        num_accepted: tokens of it that became text.
+        num_draws: draws that were made, one for each place that the text came to.
+        token_ids: what the text got.
+        draft_s: seconds of drafting by drafter.
+        num_rows: tokens that the target read in its pass.
+        verify_s: seconds of the pass.
+    """
+
+    num_accepted: int
+    num_draws: int
+    token_ids: Sequence[int]
+    draft_s: Mapping[str, float]
+    num_rows: int
+    verify_s: float
+
+
 class SpeculationControl(Protocol):
     """Decides for one request; what it knows may be shared by all requests of a route."""
 
@@ -32,26 +53,8 @@ class SpeculationControl(Protocol):
             is_drawn: whether any of them was drawn with noise of its own; then it is all of them.
         """
 
-    def record(
-        self,
-        *,
-        num_accepted: int,
-        num_draws: int,
-        token_ids: Sequence[int],
-        draft_s: Mapping[str, float],
-        num_rows: int,
-        verify_s: float,
-    ) -> None:
-        """Take note of what the target made of the draft.
-
-        Args:
-            num_accepted: tokens of it that became text.
-            num_draws: draws that were made, one for each place that the text came to.
-            token_ids: what the text got.
-            draft_s: seconds of drafting by drafter.
-            num_rows: tokens that the target read in its pass.
-            verify_s: seconds of the pass.
-        """
+    def record(self, made: Round) -> None:
+        """Take note of what the target made of the draft."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +78,5 @@ class FixedControl:
         """Keep everything."""
         return len(places)
 
-    def record(
-        self,
-        *,
-        num_accepted: int,
-        num_draws: int,
-        token_ids: Sequence[int],
-        draft_s: Mapping[str, float],
-        num_rows: int,
-        verify_s: float,
-    ) -> None:
+    def record(self, made: Round) -> None:
         """Learn nothing."""

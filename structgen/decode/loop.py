@@ -23,6 +23,7 @@ import torch
 
 from structgen.config import Sampling, check_count
 from structgen.decode.acceptance import descend
+from structgen.decode.control import Round
 from structgen.decode.draft import ROOT, Draft, Masks, Node
 from structgen.decode.drafting import Coins, Drafting, SpeculationSetup
 from structgen.decode.ratio import decide_by_ratio
@@ -194,12 +195,14 @@ class Decoding:
         self.trace.accepted.update(draft.nodes[node].place.drafter for node in path)
         self.trace.drafts.append(draft.told_token_ids)
         self._setup.control.record(
-            num_accepted=len(path),
-            num_draws=self.trace.num_draws - num_draws,
-            token_ids=self.token_ids[draft.num_before :],
-            draft_s=self._draft_s,
-            num_rows=num_rows,
-            verify_s=verify_s,
+            Round(
+                num_accepted=len(path),
+                num_draws=self.trace.num_draws - num_draws,
+                token_ids=self.token_ids[draft.num_before :],
+                draft_s=self._draft_s,
+                num_rows=num_rows,
+                verify_s=verify_s,
+            )
         )
 
     def _draws(self, draft: Draft, logits: torch.Tensor) -> Callable[[int], int | None]:

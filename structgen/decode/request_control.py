@@ -6,9 +6,10 @@ off goes on being judged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from structgen.decode.acceptance_estimates import Place
+from structgen.decode.control import Round
 from structgen.decode.speculation_control import TRIAL_TOKENS, Outcome, RouteControl, Tried
 
 
@@ -74,22 +75,13 @@ class RequestControl:
         self._places, self._num_read = places, num_read
         return num_read
 
-    def record(
-        self,
-        *,
-        num_accepted: int,
-        num_draws: int,
-        token_ids: Sequence[int],
-        draft_s: Mapping[str, float],
-        num_rows: int,
-        verify_s: float,
-    ) -> None:
+    def record(self, made: Round) -> None:
         """Take note of what the target made of the draft."""
-        compared = self._places[: min(self._num_read, num_draws)]
-        tried = [Tried(place, number < num_accepted) for number, place in enumerate(compared)]
-        if num_accepted < self._num_before_waiting:
+        compared = self._places[: min(self._num_read, made.num_draws)]
+        tried = [Tried(place, number < made.num_accepted) for number, place in enumerate(compared)]
+        if made.num_accepted < self._num_before_waiting:
             self._waiting = []
-        tried += self._arrived(token_ids[self._num_before_waiting :])
+        tried += self._arrived(made.token_ids[self._num_before_waiting :])
         self._num_before_waiting = 0
         self._route.record(
             Outcome(
@@ -97,10 +89,10 @@ class RequestControl:
                 declined=self._declined,
                 num_read=self._num_read,
                 tried=tried,
-                num_tokens=len(token_ids),
-                num_rows=num_rows,
-                draft_s=draft_s,
-                verify_s=verify_s,
+                num_tokens=len(made.token_ids),
+                num_rows=made.num_rows,
+                draft_s=made.draft_s,
+                verify_s=made.verify_s,
                 is_prefill=self._is_prefill,
             )
         )

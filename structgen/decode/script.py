@@ -6,9 +6,10 @@ noise of their own (mode "exact_ratio") are drawn again: there the script only s
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 from structgen.decode.acceptance_estimates import Place
+from structgen.decode.control import Round
 from structgen.drafter import DraftRequest, DraftView
 
 NAME = "Script"
@@ -54,16 +55,7 @@ class Script:
         """Return all of them."""
         return len(places)
 
-    def record(
-        self,
-        *,
-        num_accepted: int,
-        num_draws: int,
-        token_ids: Sequence[int],
-        draft_s: Mapping[str, float],
-        num_rows: int,
-        verify_s: float,
-    ) -> None:
+    def record(self, made: Round) -> None:
         """Learn nothing."""
 
     @property

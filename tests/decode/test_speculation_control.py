@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from structgen.decode.acceptance_estimates import AcceptanceEstimates, Place
+from structgen.decode.control import Round
 from structgen.decode.pass_costs import PassCosts
 from structgen.decode.request_control import RequestControl
 from structgen.decode.speculation_control import RouteControl
@@ -92,12 +93,14 @@ class World:
         text = list(range(here, here + num_accepted + 1))
         verify_s = self.truth.seconds(1 + num_read) * math.exp(self.random.gauss(0, self.noise))
         self.request.record(
-            num_accepted=num_accepted,
-            num_draws=num_accepted + 1,
-            token_ids=text,
-            draft_s=draft_s,
-            num_rows=1 + num_read,
-            verify_s=verify_s,
+            Round(
+                num_accepted=num_accepted,
+                num_draws=num_accepted + 1,
+                token_ids=text,
+                draft_s=draft_s,
+                num_rows=1 + num_read,
+                verify_s=verify_s,
+            )
         )
         self.read.append(num_read)
         self.num_tokens += len(text)
@@ -203,12 +206,14 @@ def test_kinds_are_told_apart() -> None:
         wrong = next((i for i, one in enumerate(token_ids[:num_read]) if one < 0), num_read)
         text = list(range(here, here + wrong + 1))
         world.request.record(
-            num_accepted=wrong,
-            num_draws=wrong + 1,
-            token_ids=text,
-            draft_s={},
-            num_rows=1 + num_read,
-            verify_s=world.truth.seconds(1 + num_read),
+            Round(
+                num_accepted=wrong,
+                num_draws=wrong + 1,
+                token_ids=text,
+                draft_s={},
+                num_rows=1 + num_read,
+                verify_s=world.truth.seconds(1 + num_read),
+            )
         )
         world.num_tokens += len(text)
         world.read.append(num_read)
