@@ -108,8 +108,8 @@ class CallSettings:
         seed: makes the call repeatable; None draws one, which the report records.
         speculation: who drafts ahead, and how far; None is Speculation(). The text is the same without it.
         route: the label that `Model.metrics` counts the call under; None is the name of the output type.
-        deterministic: whether nothing but prompt, options and seed may have a say in the text. It holds without this
-            option too as long as every request runs alone, as it does now.
+        deterministic: whether nothing but prompt, options and seed may have a say in the text: every pass has one
+            width, and nothing that was measured decides what is drafted. Slower.
         scope: a label for what drafters may remember from call to call: calls share it only with calls of the same
             label, and of the same Generator. None is the label of calls without one.
     """

@@ -19,7 +19,8 @@ from structgen.errors import OptionError
 from tiny_models import SHAPE
 from tiny_tokenizer import byte_tokenizer, tiny_llama
 
-pytestmark = pytest.mark.skipif(why_not_packed(tiny_llama().float()) is not None, reason="nothing can be packed here")
+_WHY_NOT = why_not_packed(tiny_llama().float())
+pytestmark = pytest.mark.skipif(_WHY_NOT is not None, reason=f"nothing can be packed here: {_WHY_NOT}")
 
 
 def _llama(*, tied: bool = False) -> Any:
