@@ -47,15 +47,18 @@ class LexerTable:
 
 
 def read_tables(text: str, start: str) -> tuple[Tables, dict[str, regex.Node]]:
-    """Return the tables of a grammar, and the syntax tree of each terminal.
+    """Return the tables of a grammar, and the syntax tree of each terminal that some lexer tries.
 
     Raises:
         GrammarSyntaxError: Lark refuses the grammar, or a terminal holds what is not regular.
         LimitError: Lark would write out too many optional parts.
     """
     lark = build_lalr(text, start)
+    frontend: Any = lark.parser
+    # Rules that nothing reaches may keep each other: Lark looks at none of the terminals that only they use.
+    tried = {terminal.name for lexer in frontend.lexer.lexers.values() for terminal in lexer.terminals}
     # Before Lark joins the terminals of a lexer in one expression, where a fault is harder to tell.
-    nodes = {terminal.name: pattern_node(terminal.name, terminal.pattern, text) for terminal in lark.terminals}
+    nodes = {one.name: pattern_node(one.name, one.pattern, text) for one in lark.terminals if one.name in tried}
     with errors_of_ours(text):
         return Tables(lark, start), nodes
 
