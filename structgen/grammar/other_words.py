@@ -29,7 +29,7 @@ def json_string_except(words: tuple[str, ...]) -> Dfa:
     """Return the JSON strings, both quotes included, that decode to none of the words.
 
     It is a DFA of that language, but not the smallest one: state 0, then the states of the DFA of all strings, then
-    those under prefixes of words. It equals the one of the same words only.
+    those under prefixes of words. It equals the one of the same words, in any order, only.
 
     Args:
         words: without lone surrogates.
@@ -38,7 +38,9 @@ def json_string_except(words: tuple[str, ...]) -> Dfa:
         LimitError: it has too many states.
     """
     everything = encode_json_string(CharDfa.any_text())
-    graph, ends_word, root = word_graph([[ord(character) for character in word] for word in words])
+    # Equal DFAs must number their states alike, as what is kept goes by digest and state; so the words are in order.
+    ordered = sorted(set(words))
+    graph, ends_word, root = word_graph([[ord(character) for character in word] for word in ordered])
     first = 1 + everything.num_states
     pieces: list[_Piece] = []
     targets: list[IntArray] = []
@@ -64,7 +66,7 @@ def json_string_except(words: tuple[str, ...]) -> Dfa:
     accepting = np.concatenate([[False], everything.accepting, np.zeros(sum(sizes), np.bool_)])
     for array in (delta, accepting, ticks):
         array.flags.writeable = False
-    digest = sha256(b"strings but for" + everything.digest + repr(sorted(set(words))).encode()).digest()
+    digest = sha256(b"strings but for" + everything.digest + repr(ordered).encode()).digest()
     return Dfa(delta, accepting, ticks, digest)
 
 

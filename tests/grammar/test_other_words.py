@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -53,6 +55,18 @@ def test_named_words(words: tuple[str, ...]) -> None:
 def test_any_words(words: list[str]) -> None:
     """Whatever the words are."""
     assert same(tuple(words))
+
+
+@given(st.lists(text, min_size=1, max_size=6), st.randoms(use_true_random=False))
+def test_equal_ones_number_their_states_alike(words: list[str], rng: random.Random) -> None:
+    """Scans and rows go by digest and state, across processes too: in whatever order the words come, or how often."""
+    others = [*words, rng.choice(words)]
+    rng.shuffle(others)
+    one, two = json_string_except(tuple(words)), json_string_except(tuple(others))
+    assert one == two
+    assert np.array_equal(one.delta, two.delta)
+    assert np.array_equal(one.accepting, two.accepting)
+    assert np.array_equal(one.tick_bytes, two.tick_bytes)
 
 
 def test_equal_if_the_words_are() -> None:
