@@ -68,13 +68,15 @@ class _Grower(Builder):
                 # What is shared between rules would be named by the one that was asked for first.
                 self.shared = {}
                 self.making = self.names[head]
-                body = self.deferred.pop(head, None)
+                # It stays until it is lowered: whoever interrupts that may ask again.
+                body = self.deferred.get(head)
                 if body is None:
                     body = self.grammar.rules[self.making]
                 if self.is_nullable(body):
                     raise ValueError(f"rule {self.making!r} has the empty text, which no rule made later may have")
                 found = self.lower(body)
                 known = self.rules[head] = [rhs for rhs in dict.fromkeys(found) if rhs != (~head,)]
+                self.deferred.pop(head, None)
             return known
 
     def terminal(self, expr: Lexeme | Literal) -> tuple[int | None, bool]:

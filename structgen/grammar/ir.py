@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from structgen.errors import UnsatisfiableError
@@ -83,19 +83,13 @@ class Facts:
     """What is known of rules before they are made.
 
     Attributes:
-        source: a text that says what the rules are: of equal texts the same rules are made.
         lexemes: the lexemes of which it has to be looked whether a word is left within their lengths, or within what a
             vocabulary can spell.
         spelled: the bytes of literals, and of the shortest words of all other lexemes.
     """
 
-    source: str
     lexemes: tuple[Lexeme, ...]
     spelled: frozenset[int]
-
-
-Change = Callable[[str, Expr], Expr]
-"""Takes the name and the body of a rule; what belongs to the result must belong to the body."""
 
 
 class LazyRules(Mapping[str, Expr]):
@@ -105,25 +99,17 @@ class LazyRules(Mapping[str, Expr]):
     To go through all of them is to make all that can be reached.
     """
 
-    def __init__(
-        self,
-        start: str,
-        make: Callable[[str], Mapping[str, Expr]],
-        facts: Facts,
-        changes: tuple[Change, ...] = (),
-    ) -> None:
+    def __init__(self, start: str, make: Callable[[str], Mapping[str, Expr]], facts: Facts) -> None:
         """Make nothing yet.
 
         Args:
             start: the rule from which all others are reached.
             make: makes a rule, with those that only it leads to.
             facts: what is known of all rules.
-            changes: what is done to each rule that was made, in order.
         """
         self.start = start
         self.facts = facts
         self._make = make
-        self._changes = changes
         self._made: dict[str, Expr] = {}
         self._lock = threading.RLock()
         self._is_complete = False
@@ -134,8 +120,6 @@ class LazyRules(Mapping[str, Expr]):
         if known is None:
             with self._lock:
                 for made, body in self._make(name).items():
-                    for change in self._changes:
-                        body = change(made, body)
                     self._made.setdefault(made, body)
             known = self._made[name]
         return known
@@ -149,16 +133,6 @@ class LazyRules(Mapping[str, Expr]):
         """Count the rules that can be reached."""
         self._complete()
         return len(self._made)
-
-    def changed(self, change: Change, description: str) -> LazyRules:
-        """Return the rules with each body changed when it is made.
-
-        Args:
-            change: never leaves a rule without any text.
-            description: of equal descriptions the same is changed.
-        """
-        facts = replace(self.facts, source=f"{self.facts.source}\n{description}")
-        return LazyRules(self.start, self._make, facts, (*self._changes, change))
 
     def _complete(self) -> None:
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,12 @@ import pytest
 
 from structgen.config import Limits
 from structgen.errors import LimitError, UnsatisfiableError
+from structgen.grammar import growing
 from structgen.grammar.build import build_automaton, spellable_productions
 from structgen.grammar.ir import Grammar, LazyRules
 from structgen.grammar.json_schema import lower_schema
+from structgen.grammar.json_schema.emit import Emitter
+from structgen.grammar.parser_state import ParserState
 from structgen.grammar.scan import VocabularyScans
 from structgen.grammar.spelling import Spelling
 from structgen.grammar.token_automaton import TokenAutomaton
@@ -78,9 +82,9 @@ def test_the_same_masks(name: str) -> None:
     """Along drawn texts the masks and costs are those of the grammar with all its rules at once."""
     grammar = lower_schema(SCHEMAS[name])
     assert isinstance(grammar.rules, LazyRules)
-    growing, complete = automaton(grammar), automaton(Grammar(dict(grammar.rules), grammar.start))
+    lazy, complete = automaton(grammar), automaton(Grammar(dict(grammar.rules), grammar.start))
     for tokens in walks(SCHEMAS[name], seed=1):
-        one, two = growing.start(), complete.start()
+        one, two = lazy.start(), complete.start()
         for token in tokens:
             assert np.array_equal(one.mask(), two.mask())
             one.advance(token)
@@ -108,6 +112,47 @@ def test_rows_belong_to_states_in_whatever_order_these_are_met(name: str) -> Non
             state.mask()
             state.advance(token)
     assert second.num_rows == num_rows
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_an_interrupt_leaves_nothing_behind(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is interrupted while rules are made, and asks again, finds the masks of one who was not."""
+    texts = walks(SCHEMAS[name], seed=3)
+    expected, given = automaton(lower_schema(SCHEMAS[name])), automaton(lower_schema(SCHEMAS[name]))
+    draw, num_interrupts = random.Random(4), 0
+
+    def interrupted(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            nonlocal num_interrupts
+            result = method(*arguments, **options)
+            if draw.random() < 0.3:
+                num_interrupts += 1
+                raise KeyboardInterrupt
+            return result
+
+        return call
+
+    def mask(state: ParserState) -> np.ndarray[Any, Any]:
+        while True:
+            try:
+                return state.mask()
+            except KeyboardInterrupt:
+                pass
+
+    monkeypatch.setattr(growing, "terminal_of", interrupted(growing.terminal_of))
+    for step in ("lower_choice", "lower_sequence"):
+        monkeypatch.setattr(growing._Grower, step, interrupted(getattr(growing._Grower, step)))
+    monkeypatch.setattr(Emitter, "made", interrupted(Emitter.made))
+    for tokens in texts:
+        one, two = expected.start(), given.start()
+        for token in tokens:
+            found = mask(two)
+            with monkeypatch.context() as calm:
+                calm.setattr(draw, "random", lambda: 1.0)
+                assert np.array_equal(one.mask(), found)
+                one.advance(token)
+                two.advance(token)
+    assert num_interrupts
 
 
 def test_large_schemas_are_made_as_far_as_they_are_used() -> None:
@@ -145,8 +190,8 @@ def test_a_vocabulary_without_some_byte() -> None:
         tokens = [byte for byte in BYTES if byte != b"q"] + extra
         small = Vocabulary.from_bytes([*tokens, b""], stop_ids=[len(tokens)])
         grammar = lower_schema(schema)
-        growing, complete = automaton(grammar, small), automaton(Grammar(dict(grammar.rules), grammar.start), small)
-        one, two = growing.start(), complete.start()
+        lazy, complete = automaton(grammar, small), automaton(Grammar(dict(grammar.rules), grammar.start), small)
+        one, two = lazy.start(), complete.start()
         for token in map(tokens.index, (b"{",)):
             one.advance(token)
             two.advance(token)

@@ -55,9 +55,8 @@ def lower_schema(
         solver = Solver(Document(root), closed=closed)
         emitter = Emitter(solver, property_order)
         emitter.survey(whitespace)
-        text = json.dumps(root, ensure_ascii=False)
         try:
-            return emitter.grammar(f"json {whitespace} {property_order} {closed} {text}")
+            return emitter.grammar(json.dumps(root, ensure_ascii=False))
         except UnsatisfiableError as error:
             raise nothing_fits(solver, error.pointer) from None
     except SelfReferenceError as error:

@@ -121,11 +121,11 @@ class Emitter:
             else:
                 part.ways = tuple(self._visited(outlines, layout.inner))
 
-    def grammar(self, source: str) -> ir.Grammar:
+    def grammar(self, text: str) -> ir.Grammar:
         """Return the grammar of what was surveyed.
 
         Args:
-            source: a text that says what the grammar is of; it holds all declared keys.
+            text: of the schema; it holds all declared keys.
 
         Raises:
             UnsatisfiableError: no text fits.
@@ -147,7 +147,7 @@ class Emitter:
         parts = [part for one in scalars for part in ir.walk(one)]
         lexemes = tuple(dict.fromkeys(part for part in parts if isinstance(part, ir.Lexeme)))
         spelled = {byte for part in parts if isinstance(part, ir.Literal) for byte in part.text}
-        facts = ir.Facts(source, lexemes, frozenset(spelled | _PLAIN_BYTES | set(source.encode())))
+        facts = ir.Facts(lexemes, frozenset(spelled | _PLAIN_BYTES | set(text.encode())))
         return ir.Grammar(ir.LazyRules(self._start, rules_of, facts), self._start)
 
     def _productive(self) -> set[str]:
@@ -175,7 +175,8 @@ class Emitter:
     def _make(self, part: _Part) -> None:
         """Make the rules of a part."""
         self._pointer, self._making, self._num_inner = part.pointer, part.name, 0
-        self._pending.append((part.name, part.body))
+        # Whoever was interrupted may have left some behind.
+        self._pending = deque([(part.name, part.body)])
         rules: dict[str, ir.Expr] = {}
         while self._pending:
             name, body = self._pending.popleft()
