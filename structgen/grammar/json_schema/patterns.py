@@ -17,7 +17,7 @@ from structgen.grammar.memo import Memo
 _MAX_KEPT = 256
 # Where ECMA-262 may find what Python does not: its complements of smaller classes, white space, edges of words, and all
 # that is taken back. What it finds elsewhere Python finds too.
-_WIDER_IN_ECMA = re.compile(r"\\[DWSsbB]|\[\^[^\]]*\\[dwsp]|\(\?<?!|\(\?[a-z]*i|\\P")
+_WIDER_IN_ECMA = re.compile(r"\\[DWSsbB]|\[\^(?:[^\\\]]|\\[^dwsp])*\\[dwsp]|\(\?<?!|\(\?[a-z]*i|\\P")
 
 
 class Pattern(NamedTuple):

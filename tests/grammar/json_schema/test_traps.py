@@ -109,6 +109,14 @@ def test_the_end_of_a_text_is_not_before_a_newline() -> None:
     assert not is_word(keys, '{"a\\n": 1}')
 
 
+def test_a_negated_pattern_forbids_what_any_reading_of_its_classes_finds() -> None:
+    r"""One class as in Python beside a complement as in ECMA-262, whatever else is in that: an escaped bracket, too."""
+    for complement in (r"[^\d]", r"[^x\d]", r"[^\]\d]", r"[^\\\d]", r"[^\d\]]"):
+        schema = {"type": "string", "not": {"pattern": rf"^\w{complement}$"}}
+        assert not is_word(schema, '"é٣"')
+        assert is_word(schema, '"é5"')
+
+
 @pytest.mark.parametrize("char", ["5", "٣", "a", "é", "_", " ", "\xa0", "\ufeff", "\x1c", "ſ", "K", "²"])
 def test_classes_hold_what_both_dialects_put_into_them(char: str) -> None:
     r"""`\d`, `\w`, `\s` and their complements are written only where ECMA-262 and Python agree."""
