@@ -84,7 +84,10 @@ class LaneTrie:
     @contextlib.contextmanager
     def scratch(self, least_room: int) -> Iterator[Scratch]:
         """Lend scratch memory of at least some size."""
-        scratch = self._free.pop() if self._free else _new_scratch(_FIRST_ROOM)
+        try:
+            scratch = self._free.pop()
+        except IndexError:  # to look first would leave time for another thread to take the last one
+            scratch = _new_scratch(_FIRST_ROOM)
         if len(scratch.work) < least_room:
             scratch = _new_scratch(least_room)
         yield scratch

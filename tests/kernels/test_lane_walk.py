@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -201,3 +202,16 @@ def test_walkers_of_several_threads_do_not_share_scratch_memory() -> None:
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(masks, [b"ab", b"aa"]))
     assert found == [[0, 1], [0]]
+
+
+def test_the_last_scratch_memory_may_be_taken_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that saw free scratch memory, which another one then took, makes its own."""
+
+    class Taken(list[Any]):
+        def __len__(self) -> int:
+            return 1
+
+    trie = LaneTrie(ByteTrie.build([b"a"]))
+    monkeypatch.setattr(trie, "_free", Taken())
+    with trie.scratch(8) as scratch:
+        assert len(scratch.work) >= 8
