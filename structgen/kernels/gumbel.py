@@ -93,6 +93,39 @@ def gumbel_noise(token_ids: np.ndarray[Any, Any], key: NoiseKey) -> np.ndarray[A
     return gumbel_of_words(word)
 
 
+def gumbel_rows(num_tokens: int, seed: torch.Tensor, position: torch.Tensor, stream: torch.Tensor) -> torch.Tensor:
+    """Return the noise of the first token ids in several rows, by tensor operations that never wait for the device.
+
+    Args:
+        num_tokens: ids 0 .. num_tokens - 1.
+        seed: (rows,) int64, the bits of each row's seed.
+        position: (rows,) int64 below 2**32.
+        stream: (rows,) int64 below 2**32.
+
+    Returns:
+        (rows, num_tokens) float64: `gumbel_noise` up to the rounding of the logarithms.
+    """
+    import torch
+
+    blocks = torch.arange(-(-num_tokens // 4), device=seed.device)
+    c0 = blocks.expand(len(seed), -1)
+    c1, c2 = (part[:, None].expand_as(c0) for part in (position, stream))
+    c3 = torch.zeros_like(c0)
+    key = [(seed & _LOW)[:, None], (seed >> 32 & _LOW)[:, None]]
+    for number in range(_NUM_ROUNDS):
+        k0, k1 = (part + number * step & _LOW for part, step in zip(key, _WEYL, strict=True))
+        # The product may pass 2**63: it wraps, and its bits are the same.
+        product_0, product_1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
+        c0, c1, c2, c3 = (
+            (product_1 >> 32 & _LOW) ^ c1 ^ k0,
+            product_1 & _LOW,
+            (product_0 >> 32 & _LOW) ^ c3 ^ k1,
+            product_0 & _LOW,
+        )
+    words = torch.stack([c0, c1, c2, c3], dim=-1).flatten(1)[:, :num_tokens]
+    return -torch.log(-torch.log1p(-(words.double() + 0.5) * 2.0**-32))
+
+
 def gumbel_argmax(logits: torch.Tensor, largest: float, temperature: float, key: NoiseKey) -> int:
     """Draw a token id from softmax(logits / temperature) with the noise of the key.
 
