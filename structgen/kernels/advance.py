@@ -1,0 +1,289 @@
+"""Take a token in every row of a batch: class, next state, budget, ring buffer, end; all of it where the tables lie.
+
+A step is two loads. Near the end of a budget the legal set shrinks: `mask_row_within_` gives each place the row to draw
+with, and writes one of its own only where the budget takes something away. Leaves out the draws, and drafts
+(accept.py).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Final
+
+from structgen.frozen_machine import STOP_CLASS
+from structgen.kernels.arena import Device, Tables
+
+if TYPE_CHECKING:
+    import torch
+
+RUNNING: Final = 0
+ENDED: Final = 1
+LEFT: Final = 2
+FAILED: Final = 3
+
+NO_ERROR: Final = 0
+NO_LEGAL_TOKEN: Final = 1
+ILLEGAL_TOKEN: Final = 2
+
+_ROWS_PER_BLOCK: Final = 128
+_WORDS_PER_BLOCK: Final = 64
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class Registers:
+    """What a step changes, a value for each of B rows; contiguous, on the device of the tables.
+
+    Attributes:
+        state: (B,) int32, of the arena.
+        num_left: (B,) int32, tokens that may still come; the stop token is not counted.
+        position: (B,) int64, of the token that is drawn next.
+        is_done: (B,) int32: RUNNING; ENDED, a stop was drawn or the text can only end; LEFT, the tables do not say what
+            may follow the state; FAILED.
+        error: (B,) int32: why a row failed. NO_LEGAL_TOKEN: none could be drawn; ILLEGAL_TOKEN.
+        ring: (B, N) int32, the tokens of the text, number i at i % N; stops are not written.
+        ring_end: (B,) int64, how many were written, ever.
+    """
+
+    state: torch.Tensor
+    num_left: torch.Tensor
+    position: torch.Tensor
+    is_done: torch.Tensor
+    error: torch.Tensor
+    ring: torch.Tensor
+    ring_end: torch.Tensor
+
+    def __post_init__(self) -> None:
+        """Check what the kernels rely on.
+
+        Raises:
+            ValueError: shapes do not belong together, or a tensor is not contiguous.
+        """
+        num_rows = len(self.state)
+        for field in fields(self):
+            tensor = getattr(self, field.name)
+            if len(tensor) != num_rows or tensor.dim() != 1 + (field.name == "ring") or not tensor.is_contiguous():
+                raise ValueError(f"{field.name} must be contiguous, with a value for each of {num_rows} rows")
+
+    @classmethod
+    def new(cls, num_rows: int, *, ring_size: int, device: Device = "cpu") -> Registers:
+        """Return rows that are done: write state, num_left and position, set is_done to RUNNING, and settle_.
+
+        Args:
+            num_rows: B.
+            ring_size: N, more than are written between two readings.
+            device: that of the tables.
+        """
+        import torch
+
+        narrow = {name: torch.zeros(num_rows, dtype=torch.int32, device=device) for name in ("state", "num_left")}
+        return cls(
+            **narrow,
+            position=torch.zeros(num_rows, dtype=torch.int64, device=device),
+            is_done=torch.full((num_rows,), ENDED, dtype=torch.int32, device=device),
+            error=torch.zeros(num_rows, dtype=torch.int32, device=device),
+            ring=torch.zeros((num_rows, ring_size), dtype=torch.int32, device=device),
+            ring_end=torch.zeros(num_rows, dtype=torch.int64, device=device),
+        )
+
+
+def advance_(tables: Tables, registers: Registers, token_id: torch.Tensor) -> None:
+    """Take a token in each row that is not done, in place, and settle the row.
+
+    Args:
+        tables: of the arena that the states belong to.
+        registers: changed.
+        token_id: (B,) int32, what was drawn; -1 where nothing could be.
+
+    Raises:
+        TypeError: the tokens are not int32.
+        ValueError: there is not one for each row.
+    """
+    _check_rows(registers, token_id)
+    if _has_triton(token_id):
+        _advance_triton_(tables, registers, token_id)
+    else:
+        advance_reference_(tables, registers, token_id)
+
+
+def settle_(tables: Tables, registers: Registers) -> None:
+    """Mark, in place, the running rows that draw nothing in their state; advance_ ends with that."""
+    if _has_triton(registers.state):
+        _advance_triton_(tables, registers, None)
+    else:
+        settle_reference_(tables, registers)
+
+
+def mask_row_within_(tables: Tables, state: torch.Tensor, num_left: torch.Tensor, out: torch.Tensor) -> None:
+    """Write the mask row that each place is drawn with, within its budget: the state's own wherever that is the same.
+
+    Where the budget takes tokens away, the row is the private one of the place, which is written.
+
+    Args:
+        tables: of the arena that the states belong to.
+        state: (places,) int32.
+        num_left: (places,) int32.
+        out: (places,) int32.
+
+    Raises:
+        TypeError: one of them is not int32.
+        ValueError: they differ in length, or there are more places than private rows.
+    """
+    _check_places(tables, state, num_left, out)
+    if _has_triton(state):
+        _mask_row_within_triton_(tables, state, num_left, out)
+    else:
+        mask_row_within_reference_(tables, state, num_left, out)
+
+
+# ---------------------------------------------------------------------------------- plain forms
+
+
+def advance_reference_(tables: Tables, registers: Registers, token_id: torch.Tensor) -> None:
+    """Do what advance_ does with torch, on any device and without the host: what the kernel is held to."""
+    import torch
+
+    is_running = registers.is_done == RUNNING
+    next_state, token_class = next_states(tables, registers.state, token_id)
+    is_legal = next_state >= 0
+    is_text = is_running & is_legal & (token_class != STOP_CLASS)
+    place = (registers.ring_end % registers.ring.shape[1])[:, None]
+    registers.ring.scatter_(1, place, torch.where(is_text, token_id, registers.ring.gather(1, place)[:, 0])[:, None])
+    for counter, step in ((registers.ring_end, 1), (registers.position, 1), (registers.num_left, -1)):
+        counter.add_(is_text, alpha=step)
+    registers.state.copy_(torch.where(is_running & is_legal, next_state, registers.state))
+    registers.is_done.masked_fill_(is_running & is_legal & (token_class == STOP_CLASS), ENDED)
+    registers.is_done.masked_fill_(is_running & ~is_legal, FAILED)
+    registers.error.masked_fill_(is_running & ~is_legal, ILLEGAL_TOKEN)
+    registers.error.masked_fill_(is_running & (token_id < 0), NO_LEGAL_TOKEN)
+    settle_reference_(tables, registers)
+
+
+def settle_reference_(tables: Tables, registers: Registers) -> None:
+    """Do what settle_ does with torch, on any device and without the host."""
+    is_running = registers.is_done == RUNNING
+    state = registers.state.long()
+    least = tables.least_after[state]
+    is_unknown = is_running & (least < 0)
+    is_end = is_running & (least >= 0) & (least > registers.num_left - 1)
+    may_end = tables.accepting[state]
+    registers.is_done.masked_fill_(is_unknown, LEFT)
+    registers.is_done.masked_fill_(is_end & may_end, ENDED)
+    registers.is_done.masked_fill_(is_end & ~may_end, FAILED)
+    registers.error.masked_fill_(is_end & ~may_end, NO_LEGAL_TOKEN)
+
+
+def next_states(tables: Tables, state: torch.Tensor, token_id: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return ((N,) the state after a token, -1 where it is not legal; (N,) its class), both int32."""
+    import torch
+
+    state = state.long()
+    is_token = (token_id >= 0) & (token_id < tables.num_tokens)
+    token = torch.where(is_token, token_id, 0).long()
+    token_class = tables.token_class[tables.machine[state].long(), token].int() & 0xFFFF
+    token_class = torch.where(is_token, token_class, 0)
+    return tables.next_state[tables.step_start[state] + token_class], token_class
+
+
+def mask_row_within_reference_(tables: Tables, state: torch.Tensor, num_left: torch.Tensor, out: torch.Tensor) -> None:
+    """Do what mask_row_within_ does with torch, on any device and without the host; every private row is written."""
+    import torch
+
+    state = state.long()
+    binds = num_left <= tables.cost_after[state]
+    token_class = tables.token_class[tables.machine[state].long()].int() & 0xFFFF
+    after = tables.next_state[tables.step_start[state][:, None] + token_class]
+    is_in_time = tables.cost[after.clamp(min=0).long()] <= (num_left - 1)[:, None]
+    is_legal = (after >= 0) & (is_in_time | (token_class == STOP_CLASS))
+    shifts = torch.arange(32, dtype=torch.int32, device=state.device)
+    words = (is_legal.view(len(state), -1, 32).int() << shifts).sum(dim=-1, dtype=torch.int32)
+    tables.mask_rows[: len(state)] = words
+    places = torch.arange(len(state), dtype=torch.int32, device=state.device)
+    out.copy_(torch.where(binds, places, tables.mask_row[state]))
+
+
+# ---------------------------------------------------------------------------------- checks and launches
+
+
+def _has_triton(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "cuda" and importlib.util.find_spec("triton") is not None
+
+
+def _check_rows(registers: Registers, token_id: torch.Tensor) -> None:
+    import torch
+
+    if token_id.dtype != torch.int32:
+        raise TypeError(f"tokens must be int32, not {token_id.dtype}")
+    if token_id.shape != registers.state.shape:
+        raise ValueError(f"{tuple(token_id.shape)} tokens do not fit {len(registers.state)} rows")
+
+
+def _check_places(tables: Tables, state: torch.Tensor, num_left: torch.Tensor, out: torch.Tensor) -> None:
+    import torch
+
+    for name, tensor in {"state": state, "num_left": num_left, "out": out}.items():
+        if tensor.dtype != torch.int32:
+            raise TypeError(f"{name} must be int32, not {tensor.dtype}")
+        if tensor.shape != state.shape or tensor.dim() != 1 or not tensor.is_contiguous():
+            raise ValueError(f"{name} must be contiguous, with a value for each place")
+    if len(state) > tables.num_private_rows:
+        raise ValueError(f"{len(state)} places are too many for {tables.num_private_rows} private rows: ask for more")
+
+
+def _advance_triton_(tables: Tables, registers: Registers, token_id: torch.Tensor | None) -> None:
+    """Advance, or only settle where there are no tokens, on CUDA."""
+    import torch
+
+    from structgen.kernels._triton.advance import advance_kernel
+
+    num_rows = len(registers.state)
+    with torch.cuda.device_of(registers.state):  # type: ignore[no-untyped-call]  # torch has no types there
+        advance_kernel[(-(-num_rows // _ROWS_PER_BLOCK),)](
+            tables.token_class,
+            tables.token_class.stride(0),
+            tables.next_state,
+            tables.step_start,
+            tables.machine,
+            tables.accepting,
+            tables.least_after,
+            registers.state,
+            registers.num_left,
+            registers.position,
+            registers.is_done,
+            registers.error,
+            registers.ring,
+            registers.ring.shape[1],
+            registers.ring_end,
+            registers.state if token_id is None else token_id,
+            0 if token_id is None else token_id.stride(0),
+            num_rows,
+            tables.num_tokens,
+            TAKES=token_id is not None,
+            BLOCK=_ROWS_PER_BLOCK,
+        )
+
+
+def _mask_row_within_triton_(tables: Tables, state: torch.Tensor, num_left: torch.Tensor, out: torch.Tensor) -> None:
+    """Choose and write mask rows on CUDA."""
+    import torch
+
+    from structgen.kernels._triton.advance import mask_row_within_kernel
+
+    num_words = tables.mask_rows.shape[1]
+    with torch.cuda.device_of(state):  # type: ignore[no-untyped-call]  # torch has no types there
+        mask_row_within_kernel[(len(state), -(-num_words // _WORDS_PER_BLOCK))](
+            tables.token_class,
+            tables.token_class.stride(0),
+            tables.next_state,
+            tables.step_start,
+            tables.machine,
+            tables.mask_row,
+            tables.mask_rows,
+            num_words,
+            tables.cost,
+            tables.cost_after,
+            state,
+            num_left,
+            out,
+            BLOCK=_WORDS_PER_BLOCK,
+        )

@@ -1,0 +1,218 @@
+"""Steps of a batch over an arena go where each row's own frozen automaton goes, to its end or where it is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from frozen_machines import VOCABULARY, legal_tokens, machines, start
+from structgen.errors import TokenRejectedError
+from structgen.kernels import advance as op
+from structgen.kernels.advance import ENDED, FAILED, ILLEGAL_TOKEN, LEFT, NO_LEGAL_TOKEN, RUNNING, Registers
+from structgen.kernels.arena import Arena, Tables
+from triton_scripts import AHEAD_OF_TIME, run_script
+
+NUM_ROWS = 7
+RING = 4
+STOPS = set(VOCABULARY.stop_ids)
+
+Op = Callable[..., None]
+
+
+def arena(num_private_rows: int = NUM_ROWS) -> Arena:
+    """Return an arena of all machines."""
+    result = Arena(vocabulary_digest=VOCABULARY.digest, num_tokens=VOCABULARY.size, num_private_rows=num_private_rows)
+    for machine in machines():
+        result.add(machine)
+    return result
+
+
+class Row:
+    """What a row should be, by its frozen automaton alone."""
+
+    def __init__(self, number: int, budget: int, position: int) -> None:
+        self.machine = machines()[number]
+        self.state = start(self.machine)
+        self.left = budget
+        self.position = position
+        self.tokens: list[int] = []
+        self.is_done, self.error = RUNNING, 0
+        self.settle()
+
+    def mask(self) -> np.ndarray:
+        """Return what host mode would draw from."""
+        return self.state.mask_within(self.left)
+
+    def settle(self) -> None:
+        """End where nothing but a stop can come."""
+        if not set(legal_tokens(self.mask())) - STOPS:
+            self.is_done = ENDED if self.state.is_accepting else FAILED
+            self.error = 0 if self.state.is_accepting else NO_LEGAL_TOKEN
+
+    def take(self, token: int) -> None:
+        """Take a token, as the loop of host mode does."""
+        try:
+            self.state.advance(token)
+        except TokenRejectedError:
+            self.is_done, self.error = FAILED, NO_LEGAL_TOKEN if token < 0 else ILLEGAL_TOKEN
+            return
+        if token in STOPS:
+            self.is_done = ENDED
+            return
+        self.tokens.append(token)
+        self.left -= 1
+        self.position += 1
+        self.settle()
+
+
+def begin(rows: list[Row], tables: Tables, arena_: Arena) -> Registers:
+    """Return registers before the first token, not yet settled."""
+    registers = Registers.new(len(rows), ring_size=RING)
+    registers.state.copy_(torch.tensor([arena_.add(row.machine) for row in rows]))
+    registers.num_left.copy_(torch.tensor([row.left for row in rows]))
+    registers.position.copy_(torch.tensor([row.position for row in rows]))
+    registers.is_done.fill_(RUNNING)
+    return registers
+
+
+def check_registers(registers: Registers, rows: list[Row], arena_: Arena) -> None:
+    """Assert that registers say what the rows say."""
+    assert registers.is_done.tolist() == [row.is_done for row in rows]
+    assert registers.error.tolist() == [row.error for row in rows]
+    assert registers.position.tolist() == [row.position for row in rows]
+    assert registers.num_left.tolist() == [row.left for row in rows]
+    assert registers.ring_end.tolist() == [len(row.tokens) for row in rows]
+    for index, row in enumerate(rows):
+        machine, state = arena_.machine_of(int(registers.state[index]))
+        assert machine is row.machine
+        assert state == (machine.end if row.state.is_finished else row.state.configuration)
+        ring = registers.ring[index].tolist()
+        for number in range(max(0, len(row.tokens) - RING), len(row.tokens)):
+            assert ring[number % RING] == row.tokens[number]
+
+
+def check_walks(advance: Op, settle: Op, mask_row_within: Op, *, num_walks: int) -> int:
+    """Walk batches of mixed machines and budgets beside their automata; return how many rows a budget cut."""
+    generator = np.random.default_rng(5)
+    arena_ = arena()
+    tables = arena_.tables
+    num_cut = 0
+    for _ in range(num_walks):
+        rows = [
+            Row(number, machines()[number].cost[machines()[number].start] + generator.integers(0, 9), position)
+            for position, number in enumerate(generator.integers(0, len(machines()), NUM_ROWS).tolist())
+        ]
+        registers = begin(rows, tables, arena_)
+        settle(tables, registers)
+        for _ in range(25):
+            check_registers(registers, rows, arena_)
+            chosen = torch.full((NUM_ROWS,), -7, dtype=torch.int32)
+            mask_row_within(tables, registers.state, registers.num_left, chosen)
+            tokens = []
+            for index, row in enumerate(rows):
+                mask = tables.mask_rows[chosen[index]].numpy()
+                if not row.state.is_finished:
+                    assert np.array_equal(mask, row.mask())
+                is_cut = int(chosen[index]) == index
+                assert is_cut == (row.left <= row.machine.cost_after[row.state.configuration]) or row.is_done
+                num_cut += is_cut
+                some = generator.random()
+                legal = [*legal_tokens(mask), -1]
+                tokens.append(int(generator.choice(legal)) if some < 0.97 else int(generator.integers(-1, 290)))
+                if row.is_done == RUNNING:
+                    row.take(tokens[-1])
+            advance(tables, registers, torch.tensor(tokens, dtype=torch.int32))
+    return num_cut
+
+
+def test_steps_go_where_the_automata_go() -> None:
+    """Mixed machines and budgets, legal and illegal tokens, stops, -1 and ids beyond the vocabulary; rings wrap."""
+    assert check_walks(op.advance_, op.settle_, op.mask_row_within_, num_walks=20) > 50
+
+
+def test_states_that_tables_do_not_describe_are_left() -> None:
+    """A row that gets there is LEFT, whatever its budget, its tokens counted; no mask row is offered there."""
+    arena_ = arena()
+    tables = arena_.tables
+    row = Row(0, 50, 3)
+    registers = begin([row], tables, arena_)
+    token = legal_tokens(row.mask())[0]
+    row.take(token)
+    there = arena_.first_state(row.machine) + row.state.configuration
+    tables.least_after[there] = tables.cost_after[there] = -1
+    for num_left in (1, 50):
+        registers.num_left.fill_(num_left)
+        registers.state.fill_(arena_.add(row.machine))
+        registers.is_done.fill_(RUNNING)
+        op.advance_(tables, registers, torch.tensor([token], dtype=torch.int32))
+        assert (registers.is_done.item(), registers.error.item(), registers.state.item()) == (LEFT, 0, there)
+    assert registers.ring[0, :2].tolist() == [token, token]
+    chosen = torch.zeros(1, dtype=torch.int32)
+    op.mask_row_within_(tables, registers.state, registers.num_left, chosen)
+    assert chosen.item() == tables.mask_row[there]
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    """Other dtypes and shapes, tensors that are not contiguous, too many places."""
+    arena_ = arena(1)
+    registers = Registers.new(2, ring_size=RING)
+    with pytest.raises(TypeError, match="int32"):
+        op.advance_(arena_.tables, registers, torch.zeros(2, dtype=torch.int64))
+    with pytest.raises(ValueError, match="do not fit 2 rows"):
+        op.advance_(arena_.tables, registers, torch.zeros(3, dtype=torch.int32))
+    two = torch.zeros(2, dtype=torch.int32)
+    with pytest.raises(ValueError, match="too many for 1 private rows"):
+        op.mask_row_within_(arena_.tables, two, two, two)
+    with pytest.raises(TypeError, match="num_left must be int32"):
+        op.mask_row_within_(arena_.tables, two, two.long(), two)
+    with pytest.raises(ValueError, match="out must be contiguous"):
+        op.mask_row_within_(arena_.tables, two[:1], two[:1], two)
+    with pytest.raises(ValueError, match="ring must be contiguous"):
+        Registers(state=two, num_left=two, position=two, is_done=two, error=two, ring=torch.zeros(4, 2).T, ring_end=two)
+
+
+INTERPRETED = """
+from structgen.kernels import advance as op
+from test_advance import check_walks
+
+def settle(tables, registers):
+    op._advance_triton_(tables, registers, None)
+
+assert check_walks(op._advance_triton_, settle, op._mask_row_within_triton_, num_walks=2) > 5
+print("checked")
+"""
+
+
+def test_triton_kernels_in_the_interpreter() -> None:
+    """The CUDA kernels, run by Triton's interpreter, go the same way."""
+    pytest.importorskip("triton")
+    assert run_script(INTERPRETED, TRITON_INTERPRET="1") == "checked"
+
+
+COMPILED = (
+    AHEAD_OF_TIME
+    + """
+from structgen.kernels._triton.advance import advance_kernel, mask_row_within_kernel
+
+tables = {"token_class": "*i16", "token_class_stride": "i32", "next_state": "*i32", "step_start": "*i64",
+          "machine": "*i32"}
+for takes in (True, False):
+    build(advance_kernel, tables | {"accepting": "*i1", "least_after": "*i32", "state": "*i32", "num_left": "*i32",
+          "position": "*i64", "is_done": "*i32", "error": "*i32", "ring": "*i32", "ring_size": "i32",
+          "ring_end": "*i64", "token_id": "*i32", "token_id_stride": "i32", "num_rows": "i32", "num_tokens": "i32"},
+          {"TAKES": takes, "BLOCK": 128})
+build(mask_row_within_kernel, tables | {"mask_row": "*i32", "mask_rows": "*i32", "num_words": "i32", "cost": "*i32",
+      "cost_after": "*i32", "state": "*i32", "num_left": "*i32", "out": "*i32"}, {"BLOCK": 64})
+print("checked")
+"""
+)
+
+
+def test_triton_kernels_compile_for_ampere_and_hopper(tmp_path: Path) -> None:
+    """Both kernels compile ahead of time to sm_80 and sm_90 machine code, without a GPU."""
+    pytest.importorskip("triton")
+    assert run_script(COMPILED, TRITON_CACHE_DIR=str(tmp_path)) == "checked"
