@@ -221,14 +221,13 @@ def _kinds(terms: Terms, index: int, counts: Counts, parts: Sequence[Contains]) 
 
 def _distinct(rules: Rules, shape: ArrayShape, layout: Layout) -> ir.Expr:
     """Return the arrays without equal items: out of few scalars, or of kinds that have no value in common."""
-    found = _few_values(rules, shape)
-    if found is None:
+    same = _few_values(rules, shape)
+    if same is None:
         if _are_apart(rules, shape) or (shape.may_repeat and shape.low <= 1):
             return array_rule(rules, replace(shape, unique=False), layout)
         raise InexactError(
             "uniqueItems", "is supported for items out of a few listed scalars, or short tuples of different kinds"
         )
-    same = _equal_words(list(found), in_python=shape.may_repeat)
     parts = shape.contains
     inside = [
         [{same[word] for word in _known(rules, both(shape.item(i), part.terms)) if word in same} for part in parts]
@@ -263,19 +262,22 @@ def _known(rules: Rules, terms: Terms) -> tuple[bytes, ...]:
     return rules.finite_values(terms) or ()
 
 
-def _few_values(rules: Rules, shape: ArrayShape) -> dict[bytes, None] | None:
-    """Return all values of the items, None where they are not scalars in few enough sets."""
+def _few_values(rules: Rules, shape: ArrayShape) -> dict[bytes, int] | None:
+    """Return the number of each item's value by its spelling, None where they are not scalars in few enough sets."""
     found: dict[bytes, None] = {}
+    same: dict[bytes, int] = {}
     length = len(shape.prefix) + 1 if shape.high is None else min(shape.high, len(shape.prefix) + 1)
     for index in range(length):
         words = rules.finite_values(shape.item(index))
         if words is None:
             return None
         found |= dict.fromkeys(words)
-        high = len(found) if shape.high is None else min(shape.high, len(found))
-        if sum(comb(len(found), k) for k in range(high + 1)) > MAX_UNIQUE:
+        same = _equal_words(list(found), in_python=shape.may_repeat)
+        distinct = len(set(same.values()))
+        high = distinct if shape.high is None else min(shape.high, distinct)
+        if sum(comb(distinct, k) for k in range(high + 1)) > MAX_UNIQUE:
             return None
-    return found
+    return same
 
 
 def _are_apart(rules: Rules, shape: ArrayShape) -> bool:

@@ -25,7 +25,7 @@ class Keyword(NamedTuple):
 
 KEYWORDS: dict[str, Keyword] = {
     "type": Keyword("exact", "one name or several; integers are written without a fraction"),
-    "enum": Keyword("exact", "each value in the spelling of json.dumps(ensure_ascii=False); 2.0 is also 2"),
+    "enum": Keyword("exact", "each value as json.dumps(ensure_ascii=False) writes it; whole numbers as 2 or 2.0"),
     "const": Keyword("exact", "as enum with one value"),
     "$ref": Keyword("partly", "JSON pointers, anchors and identifiers, recursive; all within the document"),
     "$defs": Keyword("exact", "a place for subschemas"),

@@ -1,13 +1,14 @@
 """Number shapes: integers or not, bounds, multiples; closed under intersection and complement.
 
 Spelling rules: an integer is written without fraction and exponent, a number that is known not to be an
-integer as a plain decimal; a listed number that the schema writes as 2.0 is 2 or 2.0. Left out:
+integer as a plain decimal; a listed number, where its type does not say integer, is 2 or 2.0. Left out:
 multiples of anything but integers.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -19,6 +20,7 @@ from structgen.grammar import ir, lexemes
 from structgen.grammar.dfa import Dfa
 
 _MAX_POINTS = 64
+_MAX_FLOAT = Fraction(sys.float_info.max)
 
 Kind = Literal["any", "integer", "fraction"]
 
@@ -139,11 +141,10 @@ class NumberShape:
         return tuple(parts)
 
 
-def point(value: Fraction, *, decimal: bool = False) -> NumberShape:
-    """Return the shape with one member; on request an integer may be written as a decimal too."""
+def point(value: Fraction) -> NumberShape:
+    """Return the shape with one member."""
     bound = Bound(value, inclusive=True)
-    kind: Kind = "fraction" if value.denominator != 1 else "any" if decimal else "integer"
-    return NumberShape(kind, bound, bound)
+    return NumberShape("any" if value.denominator == 1 else "fraction", bound, bound)
 
 
 def spell(value: Fraction) -> str:
@@ -168,7 +169,7 @@ def lower_numbers(shapes: tuple[NumberShape, ...]) -> tuple[tuple[str, ...], tup
         points = shape.points()
         if points is not None and shape.digits is None:
             words += [spell(value) for value in points]
-            words += [f"{value.numerator}.0" for value in points if shape.kind == "any" and value.denominator == 1]
+            words += [f"{value.numerator}.0" for value in points if shape.kind == "any" and _is_float(value)]
         else:
             found.append(_lexeme(_tightened(shape)))
     return tuple(words), tuple(found)
@@ -197,6 +198,11 @@ def _lexeme(shape: NumberShape) -> ir.Lexeme:
     if shape.exponent is not None:
         dfa = dfas.intersection(dfa, _limited_exponent(shape.exponent))
     return replace(lexeme, dfa=dfa)
+
+
+def _is_float(value: Fraction) -> bool:
+    """Tell whether a value is whole, and a reader that makes floats of decimals reads it back."""
+    return value.denominator == 1 and abs(value) <= _MAX_FLOAT and float(value) == value
 
 
 def _decimal(bound: Bound | None) -> Decimal | None:
