@@ -3,10 +3,11 @@
 transformers' caches have one length for all rows, and forget in sliding windows what a rollback has to bring back.
 Here every layer has a buffer of (rows, heads, positions, size) that is written in place and grows by half; a rollback
 changes a number, and after a tree the nodes that stay move together. Sliding windows are a matter of the mask. What is
-beyond a row's length is left over from earlier; it is finite, and masked.
+beyond a row's length is left over from earlier; it is finite, and masked. A buffer that has become much larger than its
+rows need, because the longest one left, is made anew.
 
 The cache knows no model: the model calls `update` of each layer in a pass, between `begin` and `end`. Left out: layers
-whose state is not keys and values per position, and giving memory back before the last row leaves.
+whose state is not keys and values per position.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 # Positions that a buffer grows by, at least; a buffer of a few tokens would grow in every pass.
 _GRAIN = 64
+# A buffer grows to three times what is needed at most; past this factor it is too large.
+_MOST_SPARE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,30 +29,28 @@ class Pass:
     """Where the new keys and values of one pass go.
 
     Attributes:
-        first: first row that takes part.
-        starts: for each row from there on, the position of its first new token.
+        rows: the rows that take part, rising.
+        starts: for each of them the position of its first new token.
         width: new tokens of each row, padding included.
         num_positions: positions that the attention reads.
     """
 
-    first: int
+    rows: tuple[int, ...]
     starts: tuple[int, ...]
     width: int
     num_positions: int
 
-    @property
-    def rows(self) -> slice:
-        """The rows that take part."""
-        return slice(self.first, self.first + len(self.starts))
-
     def write(self, buffer: torch.Tensor, states: torch.Tensor) -> None:
         """Put (rows, heads, width, size) new states where they belong."""
-        for index, start in enumerate(self.starts):
-            buffer[self.first + index, :, start : start + self.width] = states[index]
+        for row, start, new in zip(self.rows, self.starts, states, strict=True):
+            buffer[row, :, start : start + self.width] = new
 
     def read(self, buffer: torch.Tensor) -> torch.Tensor:
-        """Return what the attention reads, a view."""
-        return buffer[self.rows, :, : self.num_positions]
+        """Return what the attention reads: a view, or a copy where there are other rows between."""
+        first, last = self.rows[0], self.rows[-1]
+        if last - first + 1 == len(self.rows):
+            return buffer[first : last + 1, :, : self.num_positions]
+        return buffer[list(self.rows), :, : self.num_positions]
 
 
 class KvCache(Cache):
@@ -60,7 +61,7 @@ class KvCache(Cache):
         super().__init__(layer_class_to_replicate=self._new_layer)  # type: ignore[arg-type]  # it is only called
         self._own: list[_Layer] = []
         self.lengths: list[int] = []
-        self.running = Pass(0, (0,), 0, 0)
+        self.running = Pass((0,), (0,), 0, 0)
 
     @property
     def num_bytes(self) -> int:
@@ -125,9 +126,10 @@ class _Layer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # its __init_su
         self, key_states: torch.Tensor, value_states: torch.Tensor, kwargs: object = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Take the keys and values of a pass, and return what its attention reads."""
-        running, num_rows = self._cache.running, len(self._cache.lengths)
-        self.keys = keys = _grown(self.keys, key_states, num_rows, running.num_positions)
-        self.values = values = _grown(self.values, value_states, num_rows, running.num_positions)
+        running, lengths = self._cache.running, self._cache.lengths
+        needed = len(lengths), max(running.num_positions, *lengths)
+        self.keys = keys = _fitting(self.keys, key_states, *needed)
+        self.values = values = _fitting(self.values, value_states, *needed)
         running.write(keys, key_states)
         running.write(values, value_states)
         return running.read(keys), running.read(values)
@@ -145,16 +147,22 @@ class _Layer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # its __init_su
         return -1
 
 
-def _grown(buffer: torch.Tensor | None, states: torch.Tensor, num_rows: int, num_positions: int) -> torch.Tensor:
-    """Return the buffer, or a larger one with its contents, for such states."""
+def _fitting(buffer: torch.Tensor | None, states: torch.Tensor, num_rows: int, num_positions: int) -> torch.Tensor:
+    """Return the buffer, or another one with its contents, that has room for such states and not far too much."""
     _, heads, _, size = states.shape
     rows, positions = (0, 0) if buffer is None else (buffer.shape[0], buffer.shape[2])
-    if buffer is not None and num_rows <= rows and num_positions <= positions:
+    is_large = rows * positions > _MOST_SPARE * num_rows * max(num_positions, _GRAIN)
+    if buffer is not None and num_rows <= rows and num_positions <= positions and not is_large:
         return buffer
-    if num_positions > positions:
-        positions = -(-max(num_positions, positions * 3 // 2) // _GRAIN) * _GRAIN
+    # Twice the rows, half of the positions more: what joins and grows one by one is not copied each time.
+    new_rows = num_rows if is_large or num_rows <= rows else max(num_rows, 2 * rows)
+    new_positions = positions
+    if is_large or num_positions > positions:
+        spare = num_positions if is_large else positions * 3 // 2
+        new_positions = -(-max(num_positions, spare) // _GRAIN) * _GRAIN
     # Zeros and not just memory: masked positions count with weight 0, and 0 times NaN is NaN.
-    larger = states.new_zeros((max(num_rows, rows), heads, positions, size))
+    fitting = states.new_zeros((max(new_rows, num_rows), heads, new_positions, size))
     if buffer is not None:
-        larger[:rows, :, : buffer.shape[2]] = buffer
-    return larger
+        both = min(rows, len(fitting)), min(positions, new_positions)
+        fitting[: both[0], :, : both[1]] = buffer[: both[0], :, : both[1]]
+    return fitting

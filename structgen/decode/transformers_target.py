@@ -81,8 +81,8 @@ class TransformersBatch:
         for row, tokens in parts:
             self._own(row).check(tokens)
         if self.width is None:
-            hidden, first = self._pass(wanted)
-            found = [hidden[self._own(row).index - first, : len(tokens.token_ids)] for row, tokens in parts]
+            hidden, order = self._pass(wanted), sorted(wanted)
+            found = [hidden[order.index(self._own(row).index), : len(tokens.token_ids)] for row, tokens in parts]
         else:
             found = [self._fixed_passes(self._own(row).index, tokens, self.width) for row, tokens in parts]
         for row, tokens in parts:
@@ -97,36 +97,35 @@ class TransformersBatch:
         for first, end in itertools.pairwise(bounds):
             self.cache.lengths[index] = start + first
             piece = Tokens(tokens.token_ids[first:end])
-            hidden, _ = self._pass({index: piece}, width=None if first < prompt else width)
+            hidden = self._pass({index: piece}, width=None if first < prompt else width)
             found.append(hidden[0, : end - first])
         self.cache.lengths[index] = start
         return torch.cat(found)
 
-    def _pass(self, wanted: dict[int, Tokens], *, width: int | None = None) -> tuple[torch.Tensor, int]:
-        """Run over the rows from the first to the last that take part; those between are padding.
+    def _pass(self, wanted: dict[int, Tokens], *, width: int | None = None) -> torch.Tensor:
+        """Run over some rows.
 
         Returns:
-            (rows, width, size) hidden states, and the first row.
+            (rows, width, size) hidden states of the rows in rising order.
         """
         from structgen.decode.kv_cache import Pass
 
-        first, is_fixed = min(wanted), width is not None
+        rows, is_fixed = tuple(sorted(wanted)), width is not None
         width = width or max(len(tokens.token_ids) for tokens in wanted.values())
-        starts = tuple(self.cache.lengths[first : max(wanted) + 1])
-        token_ids = torch.zeros((len(starts), width), dtype=torch.long)
+        starts = tuple(self.cache.lengths[row] for row in rows)
+        token_ids = torch.zeros((len(rows), width), dtype=torch.long)
         layouts = []
-        for index, start in enumerate(starts):
-            tokens = wanted.get(first + index, _NOTHING)
-            token_ids[index, : len(tokens.token_ids)] = torch.as_tensor(tokens.token_ids)
-            layouts.append(RowLayout(start, _parents(tokens), width))
+        for index, (row, start) in enumerate(zip(rows, starts, strict=True)):
+            token_ids[index, : len(wanted[row].token_ids)] = torch.as_tensor(wanted[row].token_ids)
+            layouts.append(RowLayout(start, _parents(wanted[row]), width))
         # Rounded up, because sums over positions are cut into pieces by how many there are.
         num_positions = -(-(max(starts) + width) // _POSITIONS) * _POSITIONS if is_fixed else max(starts) + width
-        self.cache.begin(Pass(first, starts, width, num_positions))
-        needs_masks = is_fixed or len(starts) > 1 or any(tokens.parents is not None for tokens in wanted.values())
+        self.cache.begin(Pass(rows, starts, width, num_positions))
+        needs_masks = is_fixed or len(rows) > 1 or any(tokens.parents is not None for tokens in wanted.values())
         if needs_masks and self.model.no_masks_because is not None:
             raise OptionError(f"the model reads neither trees nor batches: {self.model.no_masks_because}")
         token_ids = token_ids.to(self.model.device)
-        return self.model.run(token_ids, layouts, self.cache, num_positions if needs_masks else None), first
+        return self.model.run(token_ids, layouts, self.cache, num_positions if needs_masks else None)
 
     def _own(self, row: Target) -> TransformersTarget:
         if not isinstance(row, TransformersTarget) or self._rows[row.index : row.index + 1] != [row]:
@@ -257,10 +256,6 @@ class TransformersTarget:
         self._start = self.num_cached_tokens
         self._last = tokens
         self._batch.cache.lengths[self.index] += len(tokens.token_ids)
-
-
-# A row that takes part only because it lies between others.
-_NOTHING = Tokens(())
 
 
 def _parents(tokens: Tokens) -> Sequence[int]:
