@@ -1,6 +1,6 @@
 """The face of the package: load a model, declare a type, get an object; or compile a type for a loop of your own.
 
-Left out so far: batches in one pass (a batch runs row by row), functions, several tool calls.
+Left out so far: functions, several tool calls.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
-from structgen.batch import run_rows
+from structgen.batch import run_batch
 from structgen.call_options import (
     CallOptions,
     CallSettings,
@@ -21,7 +21,7 @@ from structgen.call_options import (
     split_options,
     takes,
 )
-from structgen.config import DEFAULT_POLICY, Limits, Policy, Whitespace
+from structgen.config import DEFAULT_POLICY, MAX_ROWS, Limits, Policy, Whitespace, check_count
 from structgen.declarations import OutputDeclaration
 from structgen.errors import OptionError
 from structgen.explanation import explain
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from structgen.decode.prompt import Prompt
     from structgen.decode.runtime import Runtime
+    from structgen.decode.target import TargetBatch
     from structgen.grammar.cache import CompileCache
     from structgen.grammar.compile import UserCache
     from structgen.grammar.token_automaton import TokenAutomaton
@@ -278,37 +279,69 @@ class Model:
 
     @overload
     def generate_batch(
-        self, output_type: type[T] | OutputDeclaration[T], prompts: Iterable[Prompt], **options: Unpack[CallOptions]
+        self,
+        output_type: type[T] | OutputDeclaration[T],
+        prompts: Iterable[Prompt],
+        *,
+        max_rows: int = MAX_ROWS,
+        **options: Unpack[CallOptions],
     ) -> list[T]: ...
 
     @overload
     def generate_batch(
-        self, output_type: TypeForm[T], prompts: Iterable[Prompt], **options: Unpack[CallOptions]
+        self,
+        output_type: TypeForm[T],
+        prompts: Iterable[Prompt],
+        *,
+        max_rows: int = MAX_ROWS,
+        **options: Unpack[CallOptions],
     ) -> list[T]: ...
 
     @takes(CallSettings, TypeSettings)
-    def generate_batch(self, output_type: Any, prompts: Iterable[Prompt], **options: Unpack[CallOptions]) -> list[Any]:
+    def generate_batch(
+        self, output_type: Any, prompts: Iterable[Prompt], *, max_rows: int = MAX_ROWS, **options: Unpack[CallOptions]
+    ) -> list[Any]:
         """Return one object per prompt, in order; the options are those of `run`, a seed is used for every row.
+
+        Args:
+            output_type: as in `generator`.
+            prompts: as in `Generator.run`, any number of them.
+            max_rows: most rows that share passes of the model; the others wait until one of these has ended.
+            options: of the call and of the type.
 
         Raises:
             BatchError: some rows failed; every row was tried, and the error has what the others gave.
         """
         if isinstance(prompts, str) or not isinstance(prompts, Iterable):
             raise OptionError("generate_batch takes a list of prompts; for one prompt there is generate")
+        check_count("max_rows", max_rows)
         generator, run_options = self._bind(output_type, options)
-        return run_rows([partial(generator, prompt, **run_options) for prompt in prompts])
+        rows = [partial(generator._value_row, prompt, run_options) for prompt in prompts]
+        return run_batch(self._new_batch(run_options), rows, max_rows=max_rows)
 
     @takes(CallSettings, TypeSettings)
-    def run_batch(self, requests: Iterable[tuple[Any, Prompt]], **options: Unpack[CallOptions]) -> list[Result[Any]]:
+    def run_batch(
+        self, requests: Iterable[tuple[Any, Prompt]], *, max_rows: int = MAX_ROWS, **options: Unpack[CallOptions]
+    ) -> list[Result[Any]]:
         """Return one result per (output type, prompt), in order; every type is compiled before the first row runs.
+
+        Args:
+            requests: pairs; the types may differ, and rows of different types share passes.
+            max_rows: most rows that share passes of the model; the others wait until one of these has ended.
+            options: of the call and of the type, as in `run`; a seed is used for every row.
 
         Raises:
             BatchError: some rows failed; every row was tried, and the error has what the others gave.
         """
         if isinstance(requests, str) or not isinstance(requests, Iterable):
             raise OptionError("run_batch takes a list of pairs (output type, prompt)")
-        rows = [(*self._bind(output_type, options), prompt) for output_type, prompt in map(_pair, requests)]
-        return run_rows([partial(generator.run, prompt, **run_options) for generator, run_options, prompt in rows])
+        check_count("max_rows", max_rows)
+        bound = [(*self._bind(output_type, options), prompt) for output_type, prompt in map(_pair, requests)]
+        rows = [partial(generator._result_row, prompt, run_options) for generator, run_options, prompt in bound]
+        return run_batch(self._new_batch(bound[0][1] if bound else {}), rows, max_rows=max_rows)
+
+    def _new_batch(self, options: RunOptions) -> TargetBatch:
+        return self._runtime.new_batch(deterministic=settings_of(CallSettings, options).deterministic)
 
 
 def _pair(request: object) -> tuple[Any, Any]:

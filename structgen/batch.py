@@ -1,12 +1,16 @@
-"""Rows of a batch: each is tried, whatever happens to the others. Left out: several rows in one pass of the model."""
+"""A batch: rows are checked, decoded together, and each is tried, whatever happens to the others."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from structgen.errors import BatchError, StructgenError
+
+if TYPE_CHECKING:
+    from structgen.decode.batch_loop import Row
+    from structgen.decode.target import TargetBatch
 
 T = TypeVar("T")
 
@@ -14,30 +18,42 @@ T = TypeVar("T")
 _LONG_BATCH = 8
 
 
-def run_rows(rows: Sequence[Callable[[], T]]) -> list[T]:
-    """Call each in turn, with a bar on a terminal if there are many, and return what they give.
+def run_batch(batch: TargetBatch, makers: Sequence[Callable[[], Row[T]]], *, max_rows: int) -> list[T]:
+    """Make every row, decode them together, and return what they give, in order; with a bar if there are many.
+
+    Args:
+        batch: an empty one.
+        makers: each gives a row, or raises what is wrong with it.
+        max_rows: most rows that share passes.
 
     Raises:
         BatchError: some failed; it has the results of the others.
     """
-    results: list[T | StructgenError] = []
-    for row in progress(rows):
+    from structgen.decode.batch_loop import run_rows
+
+    results: dict[int, T | StructgenError] = {}
+    rows: dict[int, Row[T]] = {}
+    for number, make in enumerate(makers):
         try:
-            results.append(row())
+            rows[number] = make()
         except StructgenError as error:
-            results.append(error)
-    done = [result for result in results if not isinstance(result, StructgenError)]
-    if len(done) < len(results):
-        first = next(result for result in results if isinstance(result, StructgenError))
-        raise BatchError(tuple(results)) from first
+            results[number] = error
+    numbers = list(rows)
+    for index, result in progress(run_rows(batch, list(rows.values()), max_rows=max_rows), len(rows)):
+        results[numbers[index]] = result
+    ordered = [results[number] for number in range(len(makers))]
+    done = [result for result in ordered if not isinstance(result, StructgenError)]
+    if len(done) < len(ordered):
+        first = next(result for result in ordered if isinstance(result, StructgenError))
+        raise BatchError(tuple(ordered)) from first
     return done
 
 
-def progress(rows: Sequence[T]) -> Iterable[T]:
-    """Iterate over the rows of a batch, with a bar on a terminal if there are many."""
-    if len(rows) < _LONG_BATCH or not sys.stderr.isatty():
-        return rows
+def progress(work: Iterable[T], total: int) -> Iterable[T]:
+    """Iterate over what is done of a batch, with a bar on a terminal if there is much of it."""
+    if total < _LONG_BATCH or not sys.stderr.isatty():
+        return work
     from rich.console import Console
     from rich.progress import track
 
-    return track(rows, description="generating", console=Console(file=sys.stderr), transient=True)
+    return track(work, description="generating", total=total, console=Console(file=sys.stderr), transient=True)

@@ -380,3 +380,5 @@ def check_count(name: str, value: int, minimum: int = 1) -> None:
 
 
 DEFAULT_POLICY = Policy()
+MAX_ROWS = 8
+"""Rows of a batch that share passes of the model, where the caller names no other number."""

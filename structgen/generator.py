@@ -9,13 +9,13 @@ from __future__ import annotations
 import functools
 import logging
 import threading
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar, Unpack
 
 from structgen.call_options import CallSettings, RunOptions, TypeSettings, settings_of, takes
 from structgen.config import Sampling, Speculation
-from structgen.drafter import DraftMemories
+from structgen.drafter import DraftMemories, DraftMemory
 from structgen.errors import OptionError
 from structgen.partial import Partial
 from structgen.replay_record import ReplayRecord, SpeculationRecord
@@ -23,17 +23,18 @@ from structgen.report import Result
 
 if TYPE_CHECKING:
     from structgen.config import Limits
-    from structgen.decode.drafting import SpeculationSetup
     from structgen.decode.exact_choice import ExactChoice
     from structgen.decode.loop import Decoding, Request
     from structgen.decode.prompt import Prompt
     from structgen.decode.runtime import Runtime
+    from structgen.decode.target import Target
     from structgen.findings import Explanation
     from structgen.grammar.token_automaton import TokenAutomaton
     from structgen.metrics import Metrics
     from structgen.output_type import Declaration
 
 T = TypeVar("T")
+RowT = TypeVar("RowT")
 
 _log = logging.getLogger("structgen")
 
@@ -62,16 +63,44 @@ class Compiled(Generic[T]):
     compile_cache: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class _Call:
-    """A request on its way, and what its report needs."""
+    """A request, and what its report needs.
+
+    Attributes:
+        decoding: the text on its way, once it has been started.
+        drafting: who drafts, and how, since then.
+    """
 
     request: Request
-    decoding: Decoding | ExactChoice
     route: str
     compile_cache: str
     deterministic: bool
-    speculation: SpeculationRecord
+    speculation: Speculation
+    memory: DraftMemory
+    decoding: Decoding | ExactChoice = field(init=False)
+    drafting: SpeculationRecord = field(init=False)
+
+
+class _Row(Generic[RowT]):
+    """A call as a row of a batch (structgen.decode.batch_loop.Row)."""
+
+    def __init__(
+        self, call: _Call, start: Callable[[_Call, Target], Decoding | ExactChoice], result: Callable[[_Call], RowT]
+    ) -> None:
+        self._call = call
+        self._start = start
+        self._result = result
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        return len(self._call.request.prompt_token_ids)
+
+    def start(self, target: Target) -> Decoding | ExactChoice:
+        return self._start(self._call, target)
+
+    def result(self) -> RowT:
+        return self._result(self._call)
 
 
 class Generator(Generic[T]):
@@ -113,7 +142,10 @@ class Generator(Generic[T]):
         Where the budget limited a text that says itself where it ends, the logger "structgen" has a warning: the object
         alone does not show it.
         """
-        result = self.run(prompt, **options)
+        return self._value(self.run(prompt, **options))
+
+    def _value(self, result: Result[T]) -> T:
+        """Return the value of a result, and tell the log what the value does not show."""
         if result.report.truncated and not self._declaration.takes_stop:
             _log.warning("%s", self._cut(result.report.record))
         return result.value
@@ -143,9 +175,18 @@ class Generator(Generic[T]):
             OutputError: the text fits, but a validator of the type's own refused it.
             VocabularyError: an answer of Choice(exact=True) cannot be spelled, or the model has no stop token.
         """
-        call = self._start(prompt, settings_of(CallSettings, options))
-        call.decoding.run()
+        call = self._prepared(prompt, settings_of(CallSettings, options))
+        self._start(call, self._new_target(call)).run()
         return self._result(call)
+
+    def _value_row(self, prompt: Prompt, options: RunOptions) -> _Row[T]:
+        """Return what `__call__` does as a row of a batch; raise what is wrong with the prompt."""
+        call = self._prepared(prompt, settings_of(CallSettings, options))
+        return _Row(call, self._start, lambda ended: self._value(self._result(ended)))
+
+    def _result_row(self, prompt: Prompt, options: RunOptions) -> _Row[Result[T]]:
+        """Return what `run` does as a row of a batch; raise what is wrong with the prompt."""
+        return _Row(self._prepared(prompt, settings_of(CallSettings, options)), self._start, self._result)
 
     @takes(CallSettings)
     def stream(self, prompt: Prompt, **options: Unpack[RunOptions]) -> Iterator[Partial[T]]:
@@ -154,7 +195,9 @@ class Generator(Generic[T]):
         Options and prompt are checked at once, the model runs as the iterator is read; whoever leaves early has paid
         for no more than was read. The options and errors are those of `run`, whose tokens and text it gives.
         """
-        return self._partials(self._start(prompt, settings_of(CallSettings, options)))
+        call = self._prepared(prompt, settings_of(CallSettings, options))
+        self._start(call, self._new_target(call))
+        return self._partials(call)
 
     def _partials(self, call: _Call) -> Iterator[Partial[T]]:
         shown = ""
@@ -167,8 +210,8 @@ class Generator(Generic[T]):
         result = self._result(call)
         yield Partial(result.text, result.text[len(shown) :], preview=self._declaration.preview, result=result)
 
-    def _start(self, prompt: Prompt, settings: CallSettings) -> _Call:
-        """Check everything, and return the request before its first token."""
+    def _prepared(self, prompt: Prompt, settings: CallSettings) -> _Call:
+        """Check everything that the prompt and the options say by themselves, and return the call before its start."""
         from structgen.decode.loop import Request
         from structgen.decode.sampler import resolve_seed
 
@@ -187,36 +230,36 @@ class Generator(Generic[T]):
             sampling=Sampling() if settings.sampling is None else settings.sampling,
             stop=tuple(settings.stop),
         )
-        route = self._declaration.name if settings.route is None else settings.route
         speculation = Speculation() if settings.speculation is None else settings.speculation
         if self._answers is not None:
             speculation = Speculation.off()  # whole answers are compared, and nothing is drafted
-        setup = self._runtime.route_controls.setup(
-            speculation,
-            route=route,
-            memory=self._draft_memories.of(settings.scope),
-            deterministic=settings.deterministic,
-        )
         return _Call(
             request=request,
-            decoding=self._decoding(request, setup, deterministic=settings.deterministic),
-            route=route,
+            route=self._declaration.name if settings.route is None else settings.route,
             compile_cache=compile_cache,
             deterministic=settings.deterministic,
-            speculation=SpeculationRecord.of(speculation, setup.drafters),
+            speculation=speculation,
+            memory=self._draft_memories.of(settings.scope),
         )
 
-    def _decoding(
-        self, request: Request, speculation: SpeculationSetup, *, deterministic: bool
-    ) -> Decoding | ExactChoice:
-        """Return the way to the text: token by token, or among whole answers."""
+    def _new_target(self, call: _Call) -> Target:
+        return self._runtime.new_target(deterministic=call.deterministic)
+
+    def _start(self, call: _Call, target: Target) -> Decoding | ExactChoice:
+        """Begin with a call, token by token or among whole answers; return it before its first token."""
         from structgen.decode.exact_choice import ExactChoice
         from structgen.decode.loop import Decoding
 
-        target, vocabulary = self._runtime.new_target(deterministic=deterministic), self._runtime.vocabulary
+        setup = self._runtime.route_controls.setup(
+            call.speculation, route=call.route, memory=call.memory, deterministic=call.deterministic
+        )
+        call.drafting = SpeculationRecord.of(call.speculation, setup.drafters)
+        vocabulary = self._runtime.vocabulary
         if self._answers is None:
-            return Decoding(target, self._automaton.start(), vocabulary, request, speculation)
-        return ExactChoice(target, vocabulary, self._answers, request)
+            call.decoding = Decoding(target, self._automaton.start(), vocabulary, call.request, setup)
+        else:
+            call.decoding = ExactChoice(target, vocabulary, self._answers, call.request)
+        return call.decoding
 
     @functools.cached_property
     def _answers(self) -> Mapping[str, tuple[int, ...]] | None:
@@ -299,7 +342,7 @@ class Generator(Generic[T]):
             answers=None if answers is None else tuple(answers),
             seed=request.seed,
             sampling=request.sampling,
-            speculation=call.speculation,
+            speculation=call.drafting,
             drafts=tuple(call.decoding.trace.drafts),
             max_tokens=request.max_tokens,
             stop=request.stop,

@@ -1,4 +1,4 @@
-"""GeneratorPool: what counts as the same type, who waits for whom; and rows of a batch that fail alone."""
+"""GeneratorPool: what counts as the same type, who waits for whom; and rows of a batch that fail before they start."""
 
 from __future__ import annotations
 
@@ -265,14 +265,3 @@ def test_results_of_a_mixed_batch_are_kept(model: sg.Model) -> None:
     assert isinstance(failed, sg.BudgetError)
     assert isinstance(last, sg.Result)
     assert last.value == "c"
-
-
-def test_an_error_that_is_not_ours_ends_a_batch(model: sg.Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What no row can help, such as a key that the user pressed, is not collected."""
-
-    def interrupt(*_: object, **__: object) -> object:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(generators.Generator, "run", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        model.generate_batch(Q, ["x", "y"])

@@ -16,12 +16,14 @@ import time
 from collections.abc import Mapping
 
 import numpy as np
+import torch
 
 from structgen.config import Sampling
 from structgen.decode.loop import Request
-from structgen.decode.target import Target
+from structgen.decode.rounds import SharedPass, make_round, wait_for
+from structgen.decode.target import Target, Tokens
 from structgen.decode.trace import Trace
-from structgen.decode.whole_answers import FloatArray, answer_log_probs
+from structgen.decode.whole_answers import FloatArray, Walk
 from structgen.errors import BudgetError, NoLegalTokenError, OptionError, VocabularyError
 from structgen.kernels.gumbel import LEAST_TEMPERATURE, NoiseKey, gumbel_argmax_reference
 from structgen.vocabulary import Vocabulary
@@ -75,9 +77,9 @@ class ExactChoice:
                 "leave exact=True out, or set eos_token_id in the model's generation config"
             )
         self._target = target
-        self._vocabulary = vocabulary
         self._answers = dict(answers)
         self._request = request
+        self._walk = Walk(vocabulary, request.prompt_token_ids, list(self._answers.values()))
         self._is_finished = False
         self.token_ids: list[int] = []
         self.text = ""
@@ -100,10 +102,37 @@ class ExactChoice:
         """
         if self._is_finished:
             return None
-        request = self._request
-        self.log_probs = answer_log_probs(
-            self._target, self._vocabulary, request.prompt_token_ids, list(self._answers.values()), self.trace
-        )
+        while make_round(self._target, self):
+            pass
+        return self.text
+
+    def begin_round(self, *, num_rows: int = 1) -> Tokens | None:
+        """Return the next path to read, None once the answer has been drawn.
+
+        Raises:
+            NoLegalTokenError: no answer has a probability.
+        """
+        if self._is_finished:
+            return None
+        tokens = self._walk.next_path(self._target)
+        if tokens is None:
+            self._finish()
+        return tokens
+
+    def asked(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return the hidden states that logits are needed of: of the prompt only the end is."""
+        return self._walk.asked(hidden)
+
+    def end_round(self, hidden: torch.Tensor, started: float, shared: SharedPass | None = None) -> None:
+        """Take what the target made of a path; see `Rounds.end_round`."""
+        logits = self._target.head(self.asked(hidden)) if shared is None else shared.logits
+        wait_for(logits)
+        self.trace.add_pass(time.perf_counter() - started + (0.0 if shared is None else shared.seconds))
+        self._walk.read(logits)
+
+    def _finish(self) -> None:
+        """Draw the answer."""
+        self.log_probs = self._walk.log_probs
         clock = time.perf_counter()
         chosen = self._draw()
         # Rounding may take a sum of probabilities past 1.
@@ -113,7 +142,6 @@ class ExactChoice:
         self.token_ids = list(token_ids)
         self.trace.finish(len(token_ids))
         self._is_finished = True
-        return self.text
 
     def _draw(self) -> int:
         """Return the index of an answer."""

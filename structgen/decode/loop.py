@@ -10,7 +10,8 @@ tokens after which what remains of the budget is enough to end, so the text is a
 away the sample is of the masked target given the budget, and the trace says so.
 
 Where the end is the only choice no pass is made for the stop token. A stop string ends the text before itself: its
-tokens are drawn and counted, and are not in the text. Left out: who drafts (drafting.py), batches, prompts as text.
+tokens are drawn and counted, and are not in the text. Left out: who drafts (drafting.py), passes of several
+texts (batch_loop.py), prompts as text.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from structgen.decode.control import Round
 from structgen.decode.draft import ROOT, Draft, Masks, Node
 from structgen.decode.drafting import Coins, Drafting, SpeculationSetup
 from structgen.decode.ratio import decide_by_ratio
+from structgen.decode.rounds import SharedPass, make_round, wait_for
 from structgen.decode.sampler import Draw, Sampler, Step
 from structgen.decode.state import DecodeState
 from structgen.decode.target import Target, Tokens
@@ -136,14 +138,14 @@ class Decoding:
         if self._is_finished:
             return None
         num_tokens, shown = len(self.token_ids), len(self.text)
-        tokens = self.begin_round()
-        if tokens is not None:
-            clock = time.perf_counter()
-            self.end_round(self._target.extend(tokens), clock)
+        make_round(self._target, self)
         return self.text[shown:] if len(self.token_ids) > num_tokens else None
 
-    def begin_round(self) -> Tokens | None:
+    def begin_round(self, *, num_rows: int = 1) -> Tokens | None:
         """Draft, and return what the target has to read next; None where the text has ended instead.
+
+        Args:
+            num_rows: texts that share the passes at present.
 
         Raises:
             NoLegalTokenError: no token is legal, and the text may not end.
@@ -169,23 +171,25 @@ class Decoding:
         prompt = self._request.prompt_token_ids
         return Tokens([*prompt, *draft.read_token_ids], num_prompt_tokens=len(prompt))
 
-    def end_round(self, hidden: torch.Tensor, started: float) -> None:
+    def asked(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return those of the hidden states of the pass that logits are needed of: of the prompt only the end is."""
+        return hidden[len(hidden) - 1 - len(self._draft.read_token_ids) :]
+
+    def end_round(self, hidden: torch.Tensor, started: float, shared: SharedPass | None = None) -> None:
         """Draw from what the target made of the tokens that begin_round gave, and take what is accepted.
 
         Args:
             hidden: (tokens, hidden_size) of the pass.
-            started: time.perf_counter() before the pass.
+            started: time.perf_counter() before what this text alone has to pay: the pass where it had one of its own.
+            shared: what it has of a pass that it shared with others; None makes the logits here.
 
         Raises:
             NoLegalTokenError: no legal token has a probability.
         """
         draft, num_rows = self._draft, len(hidden)
-        # Of the prompt only the end is asked.
-        logits = self._target.head(hidden[num_rows - 1 - len(draft.read_token_ids) :])
-        if logits.device.type == "cuda":
-            # The draws would wait for the pass anyway; waiting here keeps the times apart.
-            torch.cuda.synchronize(logits.device)
-        verify_s = time.perf_counter() - started
+        logits = self._target.head(self.asked(hidden)) if shared is None else shared.logits
+        wait_for(logits)
+        verify_s = time.perf_counter() - started + (0.0 if shared is None else shared.seconds)
         self.trace.add_pass(verify_s)
         num_draws = self.trace.num_draws
         path = descend(lambda node: draft.nodes[node].children, self._draws(draft, logits))

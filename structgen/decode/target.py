@@ -100,6 +100,10 @@ class Target(Protocol):
 class TargetBatch(Protocol):
     """Sequences that take their passes together; one thread uses it at a time."""
 
+    @property
+    def shares_passes(self) -> bool:
+        """Whether a pass over several rows costs less than one for each of them."""
+
     def join(self) -> Target:
         """Return an empty sequence, a new row of the batch."""
 
@@ -112,3 +116,6 @@ class TargetBatch(Protocol):
         Returns:
             for each part the hidden states that `Target.extend` of the row alone would give.
         """
+
+    def heads(self, hidden: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return what `Target.head` gives of each of these hidden states, in one go where that changes no promise."""

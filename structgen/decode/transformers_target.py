@@ -51,6 +51,11 @@ class TransformersBatch:
         self.cache = KvCache()
         self._rows: list[TransformersTarget] = []
 
+    @property
+    def shares_passes(self) -> bool:
+        """Whether several rows take part in one pass: not with a fixed width, nor where masks of ours are not taken."""
+        return self.width is None and self.model.no_masks_because is None
+
     def join(self) -> TransformersTarget:
         """Return an empty sequence, a new row of the batch."""
         row = TransformersTarget(self, self.cache.add_row())
@@ -89,6 +94,23 @@ class TransformersBatch:
             self._own(row).took(tokens)
         return found
 
+    def heads(self, hidden: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return the logits of hidden states of several rows, in one go where the width is not fixed."""
+        if self.width is None:
+            return list(torch.split(self.model.head.logits(torch.cat(list(hidden))), [len(rows) for rows in hidden]))
+        return [self.head(rows) for rows in hidden]
+
+    def head(self, hidden: torch.Tensor, token_ids: Sequence[int] | None = None) -> torch.Tensor:
+        """Return (rows, logits_width) logits of hidden states, or (rows, len(token_ids)) of them."""
+        if self.width is None:
+            return self.model.head.logits(hidden, token_ids)
+        found = []
+        for first in range(0, len(hidden), self.width):
+            rows = hidden[first : first + self.width]
+            padded = torch.nn.functional.pad(rows, (0, 0, 0, self.width - len(rows)))
+            found.append(self.model.head.logits(padded, token_ids)[: len(rows)])
+        return torch.cat(found)
+
     def _fixed_passes(self, index: int, tokens: Tokens, width: int) -> torch.Tensor:
         """Append to one row in passes of the fixed width, a prompt before them in one of its own."""
         start, prompt = self.cache.lengths[index], tokens.num_prompt_tokens
@@ -125,7 +147,8 @@ class TransformersBatch:
         if needs_masks and self.model.no_masks_because is not None:
             raise OptionError(f"the model reads neither trees nor batches: {self.model.no_masks_because}")
         token_ids = token_ids.to(self.model.device)
-        return self.model.run(token_ids, layouts, self.cache, num_positions if needs_masks else None)
+        hidden: torch.Tensor = self.model.run(token_ids, layouts, self.cache, num_positions if needs_masks else None)
+        return hidden
 
     def _own(self, row: Target) -> TransformersTarget:
         if not isinstance(row, TransformersTarget) or self._rows[row.index : row.index + 1] != [row]:
@@ -199,15 +222,7 @@ class TransformersTarget:
 
     def head(self, hidden: torch.Tensor, token_ids: Sequence[int] | None = None) -> torch.Tensor:
         """Return (rows, logits_width) logits of hidden states, or (rows, len(token_ids)) of them."""
-        width, head = self._batch.width, self._batch.model.head
-        if width is None:
-            return head.logits(hidden, token_ids)
-        found = []
-        for first in range(0, len(hidden), width):
-            rows = hidden[first : first + width]
-            padded = torch.nn.functional.pad(rows, (0, 0, 0, width - len(rows)))
-            found.append(head.logits(padded, token_ids)[: len(rows)])
-        return torch.cat(found)
+        return self._batch.head(hidden, token_ids)
 
     def crop(self, num_tokens: int) -> None:
         """Keep the first `num_tokens` tokens of the sequence and forget the rest."""

@@ -19,7 +19,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import torch
 
-from structgen.decode.target import Target
+from structgen.decode.rounds import wait_for
+from structgen.decode.target import Target, Tokens
 from structgen.decode.trace import Trace
 from structgen.errors import VocabularyError, shown
 from structgen.vocabulary import Vocabulary
@@ -74,8 +75,13 @@ def answer_log_probs(
     Returns:
         (answers,); -inf for what the model gives no probability, nan where its logits are not numbers.
     """
-    walk = _Walk(target, vocabulary, trace, len(answers))
-    walk.run(prompt_token_ids, _trie(answers))
+    walk = Walk(vocabulary, prompt_token_ids, answers)
+    while (tokens := walk.next_path(target)) is not None:
+        clock = time.perf_counter()
+        logits = target.head(walk.asked(target.extend(tokens)))
+        wait_for(logits)
+        trace.add_pass(time.perf_counter() - clock)
+        walk.read(logits)
     return walk.log_probs
 
 
@@ -119,47 +125,89 @@ def _trie(answers: Sequence[tuple[int, ...]]) -> _Node:
     return root
 
 
-class _Walk:
-    """The walk through the trie."""
+@dataclass(slots=True)
+class _Path:
+    """What leads from a branch down to a leaf, always by the first child.
 
-    def __init__(self, target: Target, vocabulary: Vocabulary, trace: Trace, num_answers: int) -> None:
-        self.log_probs: FloatArray = np.full(num_answers, -np.inf)
-        self._target = target
-        self._size = vocabulary.size
-        self._stop_ids = list(vocabulary.stop_ids)
-        self._trace = trace
+    Attributes:
+        tokens: from the branch on.
+        nodes: where each of them leads.
+        depth: how many tokens stand before the first one, the prompt not counted.
+        log_prob: of the beginning that has been read.
+        num_read: how many tokens have been read.
+    """
 
-    def run(self, prompt_token_ids: Sequence[int], root: _Node) -> None:
-        """Read the prompt and every path."""
-        clock = time.perf_counter()
-        row = self._target.prefill(prompt_token_ids).cpu()
-        self._trace.add_pass(time.perf_counter() - clock)
-        pending = self._read(row, root, 0, 0.0)
-        while pending:
-            branch = pending.pop()
-            # What was put last stands deepest, so everything before it is in the cache.
-            self._target.crop(len(prompt_token_ids) + branch.depth)
-            pending += self._read_path(branch)
+    tokens: list[int]
+    nodes: list[_Node]
+    depth: int
+    log_prob: float
+    num_read: int = 0
 
-    def _read_path(self, branch: _Branch) -> list[_Branch]:
-        """Read from a branch down to a leaf, always by the first child; return what that passes by."""
+    @classmethod
+    def below(cls, branch: _Branch) -> _Path:
+        """Return the path of a branch."""
         tokens, nodes = [branch.token_id], [branch.node]
         while nodes[-1].children:
             token_id, node = next(iter(nodes[-1].children.items()))
             tokens.append(token_id)
             nodes.append(node)
-        passed = []
-        log_prob = branch.log_prob
-        for start in range(0, len(tokens), _MOST_ROWS):
-            clock = time.perf_counter()
-            rows = self._target.forward(tokens[start : start + _MOST_ROWS]).cpu()
-            self._trace.add_pass(time.perf_counter() - clock)
-            for index, row in enumerate(rows, start):
-                branches = self._read(row, nodes[index], branch.depth + index + 1, log_prob)
-                if branches:
-                    log_prob = branches.pop().log_prob
-                passed += branches
-        return passed
+        return cls(tokens, nodes, branch.depth, branch.log_prob)
+
+
+class Walk:
+    """The walk through the trie: asks for a path, is given its logits, and so on until there is none.
+
+    Attributes:
+        log_probs: (answers,) what is known of each answer with its end.
+    """
+
+    def __init__(
+        self, vocabulary: Vocabulary, prompt_token_ids: Sequence[int], answers: Sequence[tuple[int, ...]]
+    ) -> None:
+        """Start before the prompt."""
+        self.log_probs: FloatArray = np.full(len(answers), -np.inf)
+        self._prompt = tuple(prompt_token_ids)
+        self._root = _trie(answers)
+        self._size = vocabulary.size
+        self._stop_ids = list(vocabulary.stop_ids)
+        self._is_started = False
+        self._path: _Path | None = None
+        self._pending: list[_Branch] = []
+
+    def next_path(self, target: Target) -> Tokens | None:
+        """Return what the target has to read next, cropped to where that starts; None where all is known."""
+        if not self._is_started:
+            target.crop(0)
+            return Tokens(self._prompt, num_prompt_tokens=len(self._prompt))
+        if self._path is None:
+            if not self._pending:
+                return None
+            # What was put last stands deepest, so everything before it is in the cache.
+            self._path = _Path.below(self._pending.pop())
+            target.crop(len(self._prompt) + self._path.depth)
+        return Tokens(self._path.tokens[self._path.num_read :][:_MOST_ROWS])
+
+    def asked(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return the hidden states that logits are needed of: of the prompt only the end is."""
+        return hidden if self._is_started else hidden[-1:]
+
+    def read(self, logits: torch.Tensor) -> None:
+        """Take the logits after each token of the path, or after the prompt."""
+        rows = logits.cpu()
+        path = self._path
+        if path is None:
+            self._is_started = True
+            self._pending = self._read(rows[0], self._root, 0, 0.0)
+            return
+        for row in rows:
+            depth = path.depth + path.num_read + 1
+            branches = self._read(row, path.nodes[path.num_read], depth, path.log_prob)
+            if branches:
+                path.log_prob = branches.pop().log_prob
+            self._pending += branches
+            path.num_read += 1
+        if path.num_read == len(path.tokens):
+            self._path = None
 
     def _read(self, row: torch.Tensor, node: _Node, depth: int, log_prob: float) -> list[_Branch]:
         """Take what a row of logits says of a beginning: the end of its answers, and its children, the first last."""

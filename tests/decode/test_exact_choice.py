@@ -21,6 +21,7 @@ from structgen.decode.exact_choice import ExactChoice
 from structgen.decode.loop import Request
 from structgen.decode.models import wrap_model
 from structgen.decode.runtime import Runtime
+from structgen.decode.target import Tokens
 from structgen.decode.trace import Trace
 from structgen.decode.transformers_target import TransformersBatch
 from structgen.decode.whole_answers import answer_log_probs, canonical_tokens
@@ -171,17 +172,16 @@ class Scripted:
     def num_cached_tokens(self) -> int:
         return len(self.tokens)
 
-    def prefill(self, token_ids: Sequence[int]) -> torch.Tensor:
-        self.tokens = []
-        return self.forward(token_ids)[-1]
-
-    def forward(self, token_ids: Sequence[int]) -> torch.Tensor:
-        self.passes.append(len(token_ids))
+    def extend(self, tokens: Tokens) -> torch.Tensor:
+        self.passes.append(len(tokens.token_ids))
         rows = []
-        for token_id in token_ids:
+        for token_id in tokens.token_ids:
             self.tokens.append(token_id)
             rows.append(self.logits(self.tokens))
         return torch.stack(rows)
+
+    def head(self, hidden: torch.Tensor) -> torch.Tensor:
+        return hidden
 
     def crop(self, num_tokens: int) -> None:
         assert num_tokens <= len(self.tokens)

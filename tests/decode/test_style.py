@@ -21,7 +21,7 @@ from structgen.decode import style
 from structgen.decode.models import wrap_model
 from structgen.decode.runtime import Runtime
 from structgen.decode.style import PROMPT, RENDERINGS, fingerprint, preferred_whitespace, style_scores
-from structgen.decode.target import Target
+from structgen.decode.target import Target, Tokens
 from structgen.output_type import lower
 from tiny_tokenizer import byte_tokenizer, tiny_llama
 
@@ -48,19 +48,18 @@ class Writer:
         self.num_prompt_tokens = 0
         self.num_cached_tokens = 0
 
-    def prefill(self, token_ids: Sequence[int]) -> torch.Tensor:
-        self.num_prompt_tokens = len(token_ids)
-        self.num_cached_tokens = 0
-        return self.forward(token_ids)[-1]
-
-    def forward(self, token_ids: Sequence[int]) -> torch.Tensor:
-        rows = torch.zeros(len(token_ids), self.logits_width)
+    def extend(self, tokens: Tokens) -> torch.Tensor:
+        self.num_prompt_tokens += tokens.num_prompt_tokens
+        rows = torch.zeros(len(tokens.token_ids), self.logits_width)
         for row in rows:
             self.num_cached_tokens += 1
             place = self.num_cached_tokens - self.num_prompt_tokens
             if 0 <= place < len(self.wanted):
                 row[self.wanted[place]] = 10.0
         return rows
+
+    def head(self, hidden: torch.Tensor) -> torch.Tensor:
+        return hidden
 
     def crop(self, num_tokens: int) -> None:
         self.num_cached_tokens = num_tokens

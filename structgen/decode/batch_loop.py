@@ -1,0 +1,193 @@
+"""The loop over a batch: one round after another of all its rows, in as few passes of the target as pay.
+
+A round begins for every row, which says what it has to read; the rows read together, and each draws for itself. A row
+that has ended leaves at once, and one that waits joins. Rows are started by the length of their prompts, the longest
+first, so that those in one pass are alike: a pass is as wide as its widest row, and keys and values are held for as
+many positions as the longest row has. What is narrower or shorter is padding, which is computed and held for nothing.
+So rows of very unlike width read in passes of their own, a prompt beside single tokens above all; and a row waits while
+it would be mostly padding.
+
+A row that fails leaves, and nothing else changes. Left out: several devices, and rows that come while others run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from structgen.decode.rounds import Rounds, SharedPass, wait_for
+from structgen.decode.target import Target, TargetBatch, Tokens
+from structgen.errors import StructgenError
+
+if TYPE_CHECKING:
+    import torch
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+# What a pass costs before the first token, in tokens: SmolLM2 on one core reads 20 to 30 in the time that a pass over a
+# single one takes. Rows share a pass where their padding is less than that.
+_PASS_TOKENS = 24
+# Tokens of a pass, padding included, past which sharing one gains nothing, and only takes memory.
+_MOST_TOKENS = 512
+# Rows hold up to so many times the positions that they need, and some more.
+_MOST_PADDING = 2
+_SPARE_POSITIONS = 1024
+
+
+class Row(Protocol[T_co]):
+    """A row of a batch before its turn."""
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """Tokens of its prompt."""
+
+    def start(self, target: Target) -> Rounds:
+        """Return the text before its first token.
+
+        Args:
+            target: its sequence.
+
+        Raises:
+            StructgenError: it cannot be made.
+        """
+
+    def result(self) -> T_co:
+        """Return what came of the text, which has ended.
+
+        Raises:
+            StructgenError: the text is not what its type needs.
+        """
+
+
+@dataclass(slots=True)
+class _Live(Generic[T]):
+    """A row on its way.
+
+    Attributes:
+        number: its place in the batch that was asked for.
+        tokens: what it has to read in this round.
+    """
+
+    number: int
+    row: Row[T]
+    target: Target
+    rounds: Rounds
+    tokens: Tokens
+
+
+def run_rows(batch: TargetBatch, rows: Sequence[Row[T]], *, max_rows: int) -> Iterator[tuple[int, T | StructgenError]]:
+    """Yield the number of each row with its result, or with the error that it failed with, as they come.
+
+    Args:
+        batch: an empty one.
+        rows: what is to be made.
+        max_rows: most rows that share passes; where the batch shares none there is one at a time.
+    """
+    yield from _BatchLoop(batch, rows, max_rows if batch.shares_passes else 1).run()
+
+
+class _BatchLoop(Generic[T]):
+    """One batch on its way."""
+
+    def __init__(self, batch: TargetBatch, rows: Sequence[Row[T]], max_rows: int) -> None:
+        self._batch = batch
+        self._rows = rows
+        self._max_rows = max_rows
+        order = range(len(rows))
+        self._waiting = deque(sorted(order, key=lambda number: -rows[number].num_prompt_tokens if max_rows > 1 else 0))
+        self._live: list[_Live[T]] = []
+        self._done: deque[tuple[int, T | StructgenError]] = deque()
+
+    def run(self) -> Iterator[tuple[int, T | StructgenError]]:
+        """Make rounds until no row is left."""
+        while self._live or self._waiting:
+            for one in list(self._live):
+                self._begin(one)
+            self._join()
+            groups = grouped([len(one.tokens.token_ids) for one in self._live])
+            for group in [[self._live[index] for index in group] for group in groups]:
+                self._read(group)
+            while self._done:
+                yield self._done.popleft()
+
+    def _join(self) -> None:
+        """Start rows that wait, as long as there is room."""
+        while self._waiting and len(self._live) < self._max_rows and self._is_alike(self._waiting[0]):
+            number = self._waiting.popleft()
+            row, target = self._rows[number], self._batch.join()
+            try:
+                one = _Live(number, row, target, row.start(target), Tokens(()))
+            except StructgenError as error:
+                self._batch.leave(target)
+                self._done.append((number, error))
+            else:
+                self._live.append(one)
+                self._begin(one)
+
+    def _is_alike(self, number: int) -> bool:
+        """Say whether the rows would still be mostly text and not padding with one more."""
+        lengths = [max(one.target.num_cached_tokens, one.row.num_prompt_tokens) for one in self._live]
+        lengths.append(self._rows[number].num_prompt_tokens)
+        return len(lengths) * max(lengths) <= _MOST_PADDING * sum(lengths) + _SPARE_POSITIONS
+
+    def _begin(self, one: _Live[T]) -> None:
+        """Begin a round of a row; one that has ended, or fails, leaves."""
+        num_rows = min(self._max_rows, len(self._live) + len(self._waiting))
+        try:
+            tokens = one.rounds.begin_round(num_rows=num_rows)
+            if tokens is None:
+                self._leave(one, one.row.result())
+            else:
+                one.tokens = tokens
+        except StructgenError as error:
+            self._leave(one, error)
+
+    def _read(self, group: Sequence[_Live[T]]) -> None:
+        """Let rows read in one pass, and draw."""
+        started = time.perf_counter()
+        states = self._batch.extend([(one.target, one.tokens) for one in group])
+        logits = self._batch.heads([one.rounds.asked(hidden) for one, hidden in zip(group, states, strict=True)])
+        wait_for(logits[0])
+        seconds = (time.perf_counter() - started) / len(group)
+        width = max(len(one.tokens.token_ids) for one in group)
+        for one, hidden, rows in zip(group, states, logits, strict=True):
+            self._end(one, hidden, SharedPass(rows, seconds, len(group), width))
+
+    def _end(self, one: _Live[T], hidden: torch.Tensor, shared: SharedPass) -> None:
+        try:
+            one.rounds.end_round(hidden, time.perf_counter(), shared)
+        except StructgenError as error:
+            self._leave(one, error)
+
+    def _leave(self, one: _Live[T], result: T | StructgenError) -> None:
+        self._live.remove(one)
+        self._batch.leave(one.target)
+        self._done.append((one.number, result))
+
+
+def grouped(widths: Sequence[int]) -> list[list[int]]:
+    """Return which rows share a pass, given the tokens that each has to read: the cheapest way to part them.
+
+    A pass costs as much as _PASS_TOKENS tokens, and every token of it, padding included, as much as one.
+    """
+    order = sorted(range(len(widths)), key=lambda index: widths[index])
+    # Of the first so many rows in this order: the least cost, and where the last pass begins.
+    best: list[tuple[int, int]] = [(0, 0)]
+    for end in range(1, len(order) + 1):
+        width = widths[order[end - 1]]
+        choices = [
+            (best[first][0] + _PASS_TOKENS + (end - first) * width, first)
+            for first in range(end)
+            if first == end - 1 or (end - first) * width <= _MOST_TOKENS
+        ]
+        best.append(min(choices))
+    groups, end = [], len(order)
+    while end:
+        first = best[end][1]
+        groups.append(sorted(order[first:end]))
+        end = first
+    return groups[::-1]
