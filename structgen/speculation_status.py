@@ -18,6 +18,7 @@ class DrafterStatus:
         draft_tokens: tokens of it in a draft that was read.
         token_cost: cost of drafting one token, in passes of the target model over one token.
         has_drafted: whether it drafted anything.
+        num_rows: rows in the latest pass, which is what the decision is about: in wide batches fewer drafts pay.
         note: of a draft model, what memory it takes, also as tokens that the target could cache in it; else "".
     """
 
@@ -28,6 +29,7 @@ class DrafterStatus:
     draft_tokens: float
     token_cost: float
     has_drafted: bool
+    num_rows: int = 1
     note: str = ""
 
     @property
@@ -42,6 +44,8 @@ class DrafterStatus:
             return "has drafted nothing so far"
         accepted = f"{self.acceptance:.0%} of its tokens are accepted"
         needed = f"{self.needed:.0%} are needed to pay by itself" if self.needed <= 1 else "not even all would pay"
+        if self.num_rows > 1:
+            needed += f" in passes of {self.num_rows} rows"
         if self.is_on:
             return f"on: {self.draft_tokens:.1f} tokens a draft, {accepted}, {needed}"
         if self.read_share > 0.05:

@@ -4,8 +4,8 @@ A round begins for every row, which says what it has to read; the rows read toge
 that has ended leaves at once, and one that waits joins. Rows are started by the length of their prompts, the longest
 first, so that those in one pass are alike: a pass is as wide as its widest row, and keys and values are held for as
 many positions as the longest row has. What is narrower or shorter is padding, which is computed and held for nothing.
-So rows of very unlike width read in passes of their own, a prompt beside single tokens above all; and a row waits while
-it would be mostly padding.
+So drafts are cut to the length that is best for all rows together; rows of very unlike width read in passes of their
+own, a prompt beside single tokens above all; and a row waits while it would be mostly padding.
 
 A row that fails leaves, and nothing else changes. Left out: several devices, and rows that come while others run.
 """
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from structgen.decode.rounds import Rounds, SharedPass, wait_for
+from structgen.decode.speculation_model import best_length
 from structgen.decode.target import Target, TargetBatch, Tokens
 from structgen.errors import StructgenError
 
@@ -108,6 +109,7 @@ class _BatchLoop(Generic[T]):
             for one in list(self._live):
                 self._begin(one)
             self._join()
+            self._narrow()
             groups = grouped([len(one.tokens.token_ids) for one in self._live])
             for group in [[self._live[index] for index in group] for group in groups]:
                 self._read(group)
@@ -145,6 +147,20 @@ class _BatchLoop(Generic[T]):
                 one.tokens = tokens
         except StructgenError as error:
             self._leave(one, error)
+
+    def _narrow(self) -> None:
+        """Cut the drafts of all rows to one length: who reads fewer tokens than the others reads padding."""
+        offered = [(one, offer) for one in self._live if (offer := one.rounds.offer()) is not None]
+        offered = [(one, offer) for one, offer in offered if not one.tokens.num_prompt_tokens]
+        if len(offered) < 2:
+            return
+        offers = [offer for _, offer in offered]
+        length = best_length(
+            [offer.survivals for offer in offers], lambda number: sum(offer.price(number) for offer in offers)
+        )
+        for one, offer in offered:
+            if len(offer.survivals) > length:
+                one.tokens = one.rounds.narrow(length)
 
     def _read(self, group: Sequence[_Live[T]]) -> None:
         """Let rows read in one pass, and draw."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,23 +18,43 @@ class Round:
         num_draws: draws that were made, one for each place that the text came to.
         token_ids: what the text got.
         draft_s: seconds of drafting by drafter.
-        num_rows: tokens that the target read in its pass.
-        verify_s: seconds of the pass.
+        width: tokens that the target read of each row in its pass, padding included.
+        verify_s: seconds of the pass, divided by its rows.
+        num_rows: rows that took part in the pass.
     """
 
     num_accepted: int
     num_draws: int
     token_ids: Sequence[int]
     draft_s: Mapping[str, float]
-    num_rows: int
+    width: int
     verify_s: float
+    num_rows: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a draft is worth to a pass that several rows share, which is as wide as its widest row.
+
+    Attributes:
+        survivals: how likely each of its tokens becomes text.
+        price: what the row's part of a pass costs in which each row reads so many drafted tokens, in tokens that could
+            be had for it otherwise.
+    """
+
+    survivals: Sequence[float]
+    price: Callable[[int], float]
 
 
 class SpeculationControl(Protocol):
     """Decides for one request; what it knows may be shared by all requests of a route."""
 
-    def start_round(self) -> None:
-        """Begin a draft."""
+    def start_round(self, num_rows: int) -> None:
+        """Begin a draft.
+
+        Args:
+            num_rows: texts that share the passes at present.
+        """
 
     def wants(self, places: Sequence[Place], drafter: str) -> bool:
         """Say whether a drafter should add a token to the draft; asked before each one.
@@ -53,6 +73,12 @@ class SpeculationControl(Protocol):
             is_drawn: whether any of them was drawn with noise of its own; then it is all of them.
         """
 
+    def offer(self) -> Offer | None:
+        """Return what is worth knowing of the draft that was kept before it is cut further; None if it must not be."""
+
+    def narrow(self, num_read: int) -> None:
+        """Take note that the target reads no more than the first so many tokens of what was kept."""
+
     def record(self, made: Round) -> None:
         """Take note of what the target made of the draft."""
 
@@ -67,7 +93,7 @@ class FixedControl:
 
     max_draft_tokens: int
 
-    def start_round(self) -> None:
+    def start_round(self, num_rows: int) -> None:
         """Remember nothing."""
 
     def wants(self, places: Sequence[Place], drafter: str) -> bool:
@@ -77,6 +103,12 @@ class FixedControl:
     def keep(self, places: Sequence[Place], token_ids: Sequence[int], *, is_drawn: bool) -> int:
         """Keep everything."""
         return len(places)
+
+    def offer(self) -> None:
+        """Have nothing cut."""
+
+    def narrow(self, num_read: int) -> None:
+        """Remember nothing."""
 
     def record(self, made: Round) -> None:
         """Learn nothing."""

@@ -78,11 +78,11 @@ class Drafting:
             except Exception:  # code of a user
                 self._drop(drafter.name)
 
-    def propose(self, draft: Draft, *, stream: int) -> Mapping[str, float]:
+    def propose(self, draft: Draft, *, stream: int, num_rows: int = 1) -> Mapping[str, float]:
         """Fill a draft that stands at the end of the text; return the seconds by drafter, masks not counted."""
         self._seconds.clear()
         control = self._setup.control
-        control.start_round()
+        control.start_round(num_rows)
         if self._sessions:
             round_ = _Round(self, draft, stream)
             while any(self._ask(name, round_) for name in list(self._sessions)):

@@ -119,6 +119,13 @@ class ExactChoice:
             self._finish()
         return tokens
 
+    def offer(self) -> None:
+        """Have nothing cut: what is read is no draft."""
+
+    def narrow(self, num_drafted: int) -> Tokens:
+        """Refuse: there is no draft."""
+        raise ValueError("whole answers are read whole")
+
     def asked(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return the hidden states that logits are needed of: of the prompt only the end is."""
         return self._walk.asked(hidden)

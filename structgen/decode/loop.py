@@ -24,7 +24,7 @@ import torch
 
 from structgen.config import Sampling, check_count
 from structgen.decode.acceptance import descend
-from structgen.decode.control import Round
+from structgen.decode.control import Offer, Round
 from structgen.decode.draft import ROOT, Draft, Masks, Node
 from structgen.decode.drafting import Coins, Drafting, SpeculationSetup
 from structgen.decode.ratio import decide_by_ratio
@@ -163,13 +163,29 @@ class Decoding:
             self.trace.mask_s += draft.mask_s
             self._finish()
             return None
-        self._draft_s = self._drafting.propose(draft, stream=self._request.stream)
+        self._draft_s = self._drafting.propose(draft, stream=self._request.stream, num_rows=num_rows)
         self.trace.draft_s += sum(self._draft_s.values())
+        if not self.token_ids:
+            self._target.crop(0)
+        return self._to_read()
+
+    def _to_read(self) -> Tokens:
+        """Return what the target has not read of the text, and the draft."""
+        drafted = self._draft.read_token_ids
         if self.token_ids:
-            return Tokens([self.token_ids[-1], *draft.read_token_ids])
-        self._target.crop(0)
+            return Tokens([self.token_ids[-1], *drafted])
         prompt = self._request.prompt_token_ids
-        return Tokens([*prompt, *draft.read_token_ids], num_prompt_tokens=len(prompt))
+        return Tokens([*prompt, *drafted], num_prompt_tokens=len(prompt))
+
+    def offer(self) -> Offer | None:
+        """Return what the drafted tokens of the round are worth, None if they are to be read whatever they cost."""
+        return self._setup.control.offer()
+
+    def narrow(self, num_drafted: int) -> Tokens:
+        """Give up the drafted tokens of the round but the first so many, and return what is left to read."""
+        self._draft.cut(num_drafted)
+        self._setup.control.narrow(num_drafted)
+        return self._to_read()
 
     def asked(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return those of the hidden states of the pass that logits are needed of: of the prompt only the end is."""
@@ -186,7 +202,7 @@ class Decoding:
         Raises:
             NoLegalTokenError: no legal token has a probability.
         """
-        draft, num_rows = self._draft, len(hidden)
+        draft = self._draft
         logits = self._target.head(self.asked(hidden)) if shared is None else shared.logits
         wait_for(logits)
         verify_s = time.perf_counter() - started + (0.0 if shared is None else shared.seconds)
@@ -204,8 +220,9 @@ class Decoding:
                 num_draws=self.trace.num_draws - num_draws,
                 token_ids=self.token_ids[draft.num_before :],
                 draft_s=self._draft_s,
-                num_rows=num_rows,
+                width=len(hidden) if shared is None else shared.width,
                 verify_s=verify_s,
+                num_rows=1 if shared is None else shared.num_rows,
             )
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from structgen.decode.acceptance_estimates import Place
-from structgen.decode.control import Round
+from structgen.decode.control import Offer, Round
 from structgen.decode.speculation_control import TRIAL_TOKENS, Outcome, RouteControl, Tried
 
 
@@ -29,16 +29,20 @@ class RequestControl:
         # Whether this draft is read on trial, None where nobody asked.
         self._is_paid: bool | None = None
         self._places: Sequence[Place] = ()
+        self._token_ids: Sequence[int] = ()
         self._num_read = 0
+        self._num_rows = 1
+        self._is_drawn = False
         self._declined: set[str] = set()
         # Tokens that were drafted and not read, until their turn in the text has come.
         self._waiting: list[tuple[Place, int]] = []
         self._num_before_waiting = 0
         self._is_prefill = True
 
-    def start_round(self) -> None:
+    def start_round(self, num_rows: int) -> None:
         """Begin a draft."""
-        self._places, self._num_read = (), 0
+        self._places, self._token_ids, self._num_read = (), (), 0
+        self._num_rows, self._is_drawn = num_rows, False
         self._declined = set()
         self._is_paid = None
 
@@ -46,7 +50,7 @@ class RequestControl:
         """Say whether a drafter should add a token to the draft."""
         if len(places) >= self._route.max_draft_tokens:
             return False
-        if self._route.wants(places, drafter) or self._may_try(places, drafter):
+        if self._route.wants(places, drafter, self._num_rows) or self._may_try(places, drafter):
             return True
         self._declined.add(drafter)
         return False
@@ -57,7 +61,7 @@ class RequestControl:
             # One draft that waits for the text is enough to learn from.
             return not self._waiting and self._route.may_try(drafter)
         if self._is_paid is None:
-            self._is_paid = self._route.pay_for_reading()
+            self._is_paid = self._route.pay_for_reading(self._num_rows)
         return self._is_paid and len(places) < TRIAL_TOKENS
 
     def keep(self, places: Sequence[Place], token_ids: Sequence[int], *, is_drawn: bool) -> int:
@@ -68,15 +72,23 @@ class RequestControl:
             token_ids: its tokens.
             is_drawn: whether any of them was drawn with noise of its own.
         """
-        num_read = len(places) if is_drawn else self._route.keep(places)
-        if not self._waiting:
-            self._waiting = list(zip(places, token_ids, strict=True))[num_read:]
-            self._num_before_waiting = num_read
-        self._places, self._num_read = places, num_read
-        return num_read
+        self._places, self._token_ids, self._is_drawn = places, token_ids, is_drawn
+        self._num_read = len(places) if is_drawn else self._route.keep(places, self._num_rows)
+        return self._num_read
+
+    def offer(self) -> Offer | None:
+        """Return what the tokens that were kept are worth; None if they were drawn with noise of their own."""
+        return None if self._is_drawn else self._route.offer(self._places[: self._num_read], self._num_rows)
+
+    def narrow(self, num_read: int) -> None:
+        """Take note that no more than so many of them are read; the others wait for the text too."""
+        self._num_read = min(self._num_read, num_read)
 
     def record(self, made: Round) -> None:
         """Take note of what the target made of the draft."""
+        if not self._waiting:
+            self._waiting = list(zip(self._places, self._token_ids, strict=True))[self._num_read :]
+            self._num_before_waiting = self._num_read
         compared = self._places[: min(self._num_read, made.num_draws)]
         tried = [Tried(place, number < made.num_accepted) for number, place in enumerate(compared)]
         if made.num_accepted < self._num_before_waiting:
@@ -90,6 +102,7 @@ class RequestControl:
                 num_read=self._num_read,
                 tried=tried,
                 num_tokens=len(made.token_ids),
+                width=made.width,
                 num_rows=made.num_rows,
                 draft_s=made.draft_s,
                 verify_s=made.verify_s,

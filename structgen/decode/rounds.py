@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 
 if TYPE_CHECKING:
+    from structgen.decode.control import Offer
     from structgen.decode.target import Target, Tokens
 
 
@@ -45,6 +46,12 @@ class Rounds(Protocol):
         Raises:
             NoLegalTokenError: no token is legal, and the text may not end.
         """
+
+    def offer(self) -> Offer | None:
+        """Return what the drafted tokens of the round are worth, None if they are to be read whatever they cost."""
+
+    def narrow(self, num_drafted: int) -> Tokens:
+        """Give up the drafted tokens of the round but the first so many, and return what is left to read."""
 
     def asked(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return those of the hidden states of the pass that logits are needed of."""

@@ -42,7 +42,7 @@ class Script:
     def close(self) -> None:
         """Keep nothing."""
 
-    def start_round(self) -> None:
+    def start_round(self, num_rows: int) -> None:
         """Go on to the next draft."""
         self._round += 1
 
@@ -54,6 +54,12 @@ class Script:
     def keep(self, places: Sequence[Place], token_ids: Sequence[int], *, is_drawn: bool) -> int:
         """Return all of them."""
         return len(places)
+
+    def offer(self) -> None:
+        """Have nothing cut."""
+
+    def narrow(self, num_read: int) -> None:
+        """Learn nothing."""
 
     def record(self, made: Round) -> None:
         """Learn nothing."""

@@ -7,6 +7,10 @@ is cut where tokens it may win fall behind what the wider pass costs: the n is t
 
 where a survival is the product of the acceptances up to there. n = 0 is plain decoding, so it switches itself off.
 
+In a batch the same is asked of a row's part of a pass, in which every row reads as much: there is less room for drafts,
+the more rows there are. The rates of different numbers of rows are kept apart. What all rows then read together is cut
+once more to one length (batch_loop.py), because the pass is as wide as its widest row.
+
 What the target does not read still teaches: a named token that was cut is compared with the text when it gets there. So
 a drafter that was switched off and becomes good is noticed for the price of its drafts, and these have a budget: a
 share of the time of the route. Only drafts that are drawn with noise of their own (mode "exact_ratio") can be tried in
@@ -21,13 +25,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from structgen.decode.acceptance_estimates import AcceptanceEstimates, Place
+from structgen.decode.control import Offer
 from structgen.decode.pass_costs import PassCosts
-from structgen.decode.speculation_model import best_lengths, break_even_acceptance
+from structgen.decode.speculation_model import best_length, break_even_acceptance
 from structgen.speculation_status import DrafterStatus
 
 _log = logging.getLogger("structgen")
@@ -39,6 +45,7 @@ TRIAL_TOKENS = 4
 
 # Rounds that the rate of a route, and what a draft costs, are averages of.
 _RATE_ROUNDS = 64.0
+_MAX_RATES = 64
 _SECONDS_BETWEEN_WARNINGS = 600.0
 # A draft may say that its tokens took up to so many times what was measured so far.
 _MOST_SURPRISE = 4.0
@@ -66,9 +73,10 @@ class Outcome:
         num_read: how many of them the target read.
         tried: what was compared with the text.
         num_tokens: tokens that the text got.
-        num_rows: tokens that the target read in its pass.
+        width: tokens that the target read of each row in its pass, padding included.
+        num_rows: rows that took part in the pass.
         draft_s: seconds of drafting by drafter.
-        verify_s: seconds of the pass.
+        verify_s: seconds of the pass, divided by its rows.
         is_prefill: whether the pass read the prompt as well, so that it says nothing of the others.
     """
 
@@ -77,6 +85,7 @@ class Outcome:
     num_read: int
     tried: Sequence[Tried]
     num_tokens: int
+    width: int
     num_rows: int
     draft_s: Mapping[str, float]
     verify_s: float
@@ -146,7 +155,9 @@ class RouteControl:
         self._costs = costs
         self._estimates = AcceptanceEstimates()
         self._kept = {name: _Kept() for name in drafters}
-        self._rate = _Rate()
+        # By the number of rows in the passes.
+        self._rates: OrderedDict[int, _Rate] = OrderedDict()
+        self._num_rows = 1
         # Seconds that may be spent on trials; starts with enough to try everybody once.
         self._credit = 2.0 * costs.seconds(1)
         self.max_draft_tokens = max_draft_tokens
@@ -156,11 +167,12 @@ class RouteControl:
         """Their names, in the order in which they are asked."""
         return tuple(self._kept)
 
-    def pay_for_reading(self) -> bool:
-        """Say whether a draft may be read on trial, and pay for it."""
+    def pay_for_reading(self, num_rows: int = 1) -> bool:
+        """Say whether a draft may be read on trial in passes of so many rows, and pay for it."""
         with self._lock:
             dearest = max((self._token_s(name) for name in self._kept), default=0.0)
-            price = TRIAL_TOKENS * dearest + self._costs.seconds(1 + TRIAL_TOKENS) - self._costs.seconds(1)
+            wider = self._seconds(1 + TRIAL_TOKENS, num_rows) - self._seconds(1, num_rows)
+            price = TRIAL_TOKENS * dearest + wider
             if self._credit < price:
                 return False
             self._credit -= price
@@ -171,34 +183,35 @@ class RouteControl:
         with self._lock:
             return self._token_s(drafter) * self.max_draft_tokens < self._credit
 
-    def wants(self, places: Sequence[Place], drafter: str) -> bool:
-        """Say whether a token more of a drafter is worth more than what it costs."""
+    def wants(self, places: Sequence[Place], drafter: str, num_rows: int = 1) -> bool:
+        """Say whether a token more of a drafter is worth more than what it costs, in passes of so many rows."""
         room = self.max_draft_tokens - len(places)
         with self._lock:
             token_s = self._token_s(drafter)
             survivals = self._survivals(places)
-            rate = self._tokens_per_second()
-            kept = self._best_gain(survivals, rate)
+            rate = self._tokens_per_second(num_rows)
+            kept = self._best_gain(survivals, rate, num_rows)
             survival, acceptance = (survivals or [1.0])[-1], self._estimates.mean(drafter)
             won = sum(survivals)
             for number in range(1, room + 1):
                 survival *= acceptance
                 won += survival
-                price = self._costs.seconds(1 + len(places) + number) + number * token_s
+                price = self._seconds(1 + len(places) + number, num_rows) + number * token_s
                 if won - rate * price > kept:
                     return True
             return False
 
-    def keep(self, places: Sequence[Place], *, num_other_tokens: int = 1) -> int:
-        """Return how many tokens of a draft the target should read."""
+    def keep(self, places: Sequence[Place], num_rows: int = 1) -> int:
+        """Return how many tokens of a draft the target should read, in passes of so many rows that read as much."""
         with self._lock:
-            (length,) = best_lengths(
-                [self._survivals(places)],
-                self._costs.seconds,
-                self._tokens_per_second(),
-                num_other_tokens=num_other_tokens,
-            )
-            return length
+            rate = self._tokens_per_second(num_rows)
+            return best_length([self._survivals(places)], lambda number: rate * self._seconds(1 + number, num_rows))
+
+    def offer(self, places: Sequence[Place], num_rows: int) -> Offer:
+        """Return what a draft is worth to a pass of so many rows."""
+        with self._lock:
+            rate = self._tokens_per_second(num_rows)
+            return Offer(self._survivals(places), lambda number: rate * self._seconds(1 + number, num_rows))
 
     def record(self, outcome: Outcome) -> None:
         """Take note of a round."""
@@ -214,8 +227,10 @@ class RouteControl:
                     # Nobody knows what a token would have taken that did not come; the attempt counts as one.
                     kept.usage.add_seconds(outcome.draft_s[name], max(proposed, 1))
             if not outcome.is_prefill:
-                self._costs.record(outcome.num_rows, outcome.verify_s)
-                self._rate.add(outcome.num_tokens, seconds)
+                rows = self._num_rows = outcome.num_rows
+                # Every row of a batch tells of the same pass.
+                self._costs.record(rows * outcome.width, rows * outcome.verify_s, weight=1 / rows)
+                self._rate_of(rows).add(outcome.num_tokens, seconds)
             unread = len(places) - num_read
             self._credit += _TRIAL_SHARE * seconds - (draft_s * unread / len(places) if unread else 0.0)
             # No more is saved up than a burst of trials may take, after hours of nothing new too; but always enough
@@ -248,20 +263,21 @@ class RouteControl:
     def status(self) -> dict[str, DrafterStatus]:
         """Return what was decided for each drafter, and why."""
         with self._lock:
-            rate = self._tokens_per_second()
+            rate = self._tokens_per_second(self._num_rows)
             return {name: self._status_of(name, kept.usage, rate) for name, kept in self._kept.items()}
 
     def _status_of(self, name: str, usage: _Usage, rate: float) -> DrafterStatus:
-        token_s = self._token_s(name)
+        token_s, num_rows = self._token_s(name), self._num_rows
         return DrafterStatus(
             acceptance=self._estimates.mean(name),
             num_trials=round(self._estimates.num_trials(name)),
             needed=break_even_acceptance(
-                self._costs.seconds,
+                lambda width: self._seconds(width, num_rows),
                 token_s=token_s,
                 tokens_per_second=rate,
                 draft_tokens=self.max_draft_tokens,
             ),
+            num_rows=num_rows,
             read_share=usage.read_share / usage.num_rounds if usage.num_rounds else 0.0,
             draft_tokens=usage.read_tokens / usage.read_share if usage.read_share else 0.0,
             token_cost=token_s / self._costs.seconds(1),
@@ -275,18 +291,29 @@ class RouteControl:
             survivals.append(survival)
         return survivals
 
-    def _best_gain(self, survivals: Sequence[float], rate: float) -> float:
+    def _best_gain(self, survivals: Sequence[float], rate: float, num_rows: int) -> float:
         """Return the most that reading a beginning of a draft is worth."""
-        best, won = -rate * self._costs.seconds(1), 0.0
+        best, won = -rate * self._seconds(1, num_rows), 0.0
         for number, survival in enumerate(survivals, 1):
             won += survival
-            best = max(best, won - rate * self._costs.seconds(1 + number))
+            best = max(best, won - rate * self._seconds(1 + number, num_rows))
         return best
 
-    def _tokens_per_second(self) -> float:
+    def _seconds(self, width: int, num_rows: int) -> float:
+        """Return a row's part of a pass in which so many rows read as many tokens each."""
+        return self._costs.seconds(num_rows * width) / num_rows
+
+    def _tokens_per_second(self, num_rows: int) -> float:
         # Plain decoding is always to be had, so a second is never worth less.
-        plain = 1.0 / self._costs.seconds(1)
-        return max(plain, self._rate.tokens / self._rate.seconds) if self._rate.seconds else plain
+        plain, rate = 1.0 / self._seconds(1, num_rows), self._rate_of(num_rows)
+        return max(plain, rate.tokens / rate.seconds) if rate.seconds else plain
+
+    def _rate_of(self, num_rows: int) -> _Rate:
+        rate = self._rates.setdefault(num_rows, _Rate())
+        self._rates.move_to_end(num_rows)
+        if len(self._rates) > _MAX_RATES:
+            self._rates.popitem(last=False)
+        return rate
 
     def _token_s(self, name: str) -> float:
         kept = self._kept.get(name)

@@ -41,29 +41,20 @@ def speedup(*, acceptance: float, draft_tokens: int = 4, draft_cost: float, veri
     return math.expm1((draft_tokens + 1) * math.log(acceptance)) / (acceptance - 1) / cost
 
 
-def best_lengths(
-    survivals: Sequence[Sequence[float]], seconds: Callable[[int], float], rate: float, *, num_other_tokens: int
-) -> list[int]:
-    """Return how many drafted tokens of each row a shared pass should read.
+def best_length(survivals: Sequence[Sequence[float]], price: Callable[[int], float]) -> int:
+    """Return how many drafted tokens of each row a shared pass should have room for: it is as wide as its widest row.
 
     Args:
-        survivals: of each row, how likely each drafted token becomes text; they fall along a row.
-        seconds: of a pass, by the number of tokens that it reads.
-        rate: tokens that a second is worth.
-        num_other_tokens: tokens that the pass reads anyhow.
+        survivals: of each row, how likely each drafted token becomes text.
+        price: of a pass in which each row reads so many drafted tokens, in tokens that could be had for it otherwise.
     """
-    # As survivals fall along a row, the best n of all rows together are a beginning of each.
-    order = sorted(((-survival, row) for row, values in enumerate(survivals) for survival in values))
-    best, best_gain, won = 0, -rate * seconds(num_other_tokens), 0.0
-    for number, (negative, _) in enumerate(order, 1):
-        won -= negative
-        gain = won - rate * seconds(num_other_tokens + number)
+    best, best_gain, won = 0, -price(0), 0.0
+    for number in range(1, max(map(len, survivals), default=0) + 1):
+        won += sum(values[number - 1] for values in survivals if len(values) >= number)
+        gain = won - price(number)
         if gain > best_gain + 1e-12:
             best, best_gain = number, gain
-    lengths = [0] * len(survivals)
-    for _, row in order[:best]:
-        lengths[row] += 1
-    return lengths
+    return best
 
 
 def break_even_acceptance(

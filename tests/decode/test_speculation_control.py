@@ -20,7 +20,7 @@ from structgen.decode.control import Round
 from structgen.decode.pass_costs import PassCosts
 from structgen.decode.request_control import RequestControl
 from structgen.decode.speculation_control import RouteControl
-from structgen.decode.speculation_model import best_lengths, break_even_acceptance, speedup
+from structgen.decode.speculation_model import best_length, break_even_acceptance, speedup
 from structgen.errors import OptionError
 
 SMOLLM2 = {1: 0.051, 2: 0.083, 4: 0.093, 8: 0.092, 16: 0.097}
@@ -82,7 +82,7 @@ class World:
 
     def round(self) -> None:
         """Draft, read, accept."""
-        self.request.start_round()
+        self.request.start_round(1)
         places, token_ids, draft_s = self.draft()
         num_read = self.request.keep(places, token_ids, is_drawn=self.draws_by_itself and bool(places))
         read = token_ids[:num_read]
@@ -98,7 +98,7 @@ class World:
                 num_draws=num_accepted + 1,
                 token_ids=text,
                 draft_s=draft_s,
-                num_rows=1 + num_read,
+                width=1 + num_read,
                 verify_s=verify_s,
             )
         )
@@ -198,7 +198,7 @@ def test_kinds_are_told_apart() -> None:
         return 0.2 if places % 4 == 3 else 0.99
 
     for _ in range(200):
-        world.request.start_round()
+        world.request.start_round(1)
         places = [Place("Runs", kind) for kind in kinds]
         here = world.num_tokens
         token_ids = [here + i if world.random.random() < right(i) else -1 for i in range(4)]
@@ -211,7 +211,7 @@ def test_kinds_are_told_apart() -> None:
                 num_draws=wrong + 1,
                 token_ids=text,
                 draft_s={},
-                num_rows=1 + num_read,
+                width=1 + num_read,
                 verify_s=world.truth.seconds(1 + num_read),
             )
         )
@@ -220,22 +220,65 @@ def test_kinds_are_told_apart() -> None:
     assert set(world.read[50:]) == {3}
 
 
-def test_a_wide_batch_switches_drafting_off_and_a_narrow_one_does_not() -> None:
-    """Where a pass costs more with every token, drafts are worth it only while there is room; best rows come first."""
+def batch_world(table: Mapping[int, float], acceptance: float, num_rows: int) -> tuple[RouteControl, float]:
+    """Decode rows of a route in common passes; return its control, and the tokens read of a draft lately."""
+    source, truth = random.Random(1), PassCosts(table)
+    route = RouteControl("simulated", ["Guess"], PassCosts(table), max_draft_tokens=8)
+    requests = [RequestControl(route, draws_by_itself=False) for _ in range(num_rows)]
+    read: list[int] = []
+    for _ in range(60):
+        drafts, proposed = [], []
+        for request in requests:
+            request.start_round(num_rows)
+            places: list[Place] = []
+            while request.wants(places, "Guess"):
+                places.append(Place("Guess"))
+            proposed.append(len(places))
+            drafts.append(request.keep(places, list(range(len(places))), is_drawn=False))
+        read += drafts
+        width = 1 + max(drafts)
+        for request, kept, count in zip(requests, drafts, proposed, strict=True):
+            good = next((number for number in range(count) if source.random() > acceptance), count)
+            right = min(good, kept)
+            request.record(
+                Round(
+                    num_accepted=right,
+                    num_draws=right + 1,
+                    token_ids=[*range(right), right if kept < good else -1],
+                    draft_s={"Guess": 1e-6},
+                    width=width,
+                    verify_s=truth.seconds(num_rows * width) / num_rows,
+                    num_rows=num_rows,
+                )
+            )
+    return route, sum(read[len(read) // 2 :]) / (len(read) / 2)
 
-    def seconds(num_tokens: int) -> float:
-        return 0.010 + 0.0005 * max(0, num_tokens - 16)
 
-    survivals = [[0.9**i for i in range(1, 9)], [0.3**i for i in range(1, 9)]]
-    assert best_lengths(survivals, seconds, 2 / 0.010, num_other_tokens=2)[0] == 8
-    wide = [[0.9**i for i in range(1, 9)]] * 256
-    assert sum(best_lengths(wide, seconds, 256 / seconds(256), num_other_tokens=256)) == 0
-    middle = best_lengths(survivals, seconds, 12 / 0.010, num_other_tokens=12)
-    assert middle[0] > middle[1]
+def test_the_wider_the_batch_the_shorter_the_drafts() -> None:
+    """A machine that reads 16 tokens in the time of one has room for drafts of few rows; the status says so."""
+    table = {1: 0.010, 16: 0.0105, 32: 0.020, 64: 0.040}
+    found = {num_rows: batch_world(table, 0.8, num_rows) for num_rows in (1, 4, 16)}
+    lengths = {num_rows: length for num_rows, (_, length) in found.items()}
+    assert lengths[1] > 6
+    assert 2 <= lengths[4] <= 4
+    assert lengths[16] < 0.2
+    for num_rows, (route, _) in found.items():
+        status = route.status()["Guess"]
+        assert status.is_on == (num_rows < 16)
+        assert status.num_rows == num_rows
+        assert (f"in passes of {num_rows} rows" in status.reason) == (num_rows > 1 and status.needed <= 1)
 
 
-def test_the_best_lengths_are_the_best() -> None:
-    """Against every combination of lengths, on a table with a step."""
+def test_a_route_knows_batches_and_single_texts_apart() -> None:
+    """What a wide batch decided does not hold for the next text alone."""
+    route, _ = batch_world({1: 0.010, 16: 0.0105, 32: 0.020, 64: 0.040}, 0.8, 16)
+    places = [Place("Guess")] * 8
+    assert route.keep(places, 16) == 0
+    assert route.keep(places, 1) > 5
+
+
+def test_the_common_length_is_the_best() -> None:
+    """Against every length, on a table with a step: a pass is as wide as its widest row."""
     costs = PassCosts(SMOLLM2)
     source = random.Random(7)
     for _ in range(200):
@@ -246,16 +289,28 @@ def test_the_best_lengths_are_the_best() -> None:
                 value *= source.random()
                 row.append(value)
             survivals.append(row)
-        rate = source.uniform(5, 40)
-        rows = len(survivals)
+        rate, rows = source.uniform(5, 40), len(survivals)
 
-        def gain(lengths: tuple[int, ...], survivals: list[list[float]] = survivals, rate: float = rate) -> float:
-            won = sum(sum(row[:n]) for row, n in zip(survivals, lengths, strict=True))
-            return won - rate * costs.seconds(len(survivals) + sum(lengths))
+        def price(number: int, rate: float = rate, rows: int = rows) -> float:
+            return rate * costs.seconds(rows * (1 + number))
 
-        chosen = best_lengths(survivals, costs.seconds, rate, num_other_tokens=rows)
-        best = max(map(gain, itertools.product(*(range(len(row) + 1) for row in survivals))))
-        assert gain(tuple(chosen)) == pytest.approx(best, abs=1e-9)
+        gains = [
+            sum(sum(row[:number]) for row in survivals) - price(number)
+            for number in range(max(map(len, survivals)) + 1)
+        ]
+        assert gains[best_length(survivals, price)] == pytest.approx(max(gains), abs=1e-9)
+
+
+def test_costs_beyond_the_table_are_learnt() -> None:
+    """A pass over more tokens than the table has never looks free, and soon looks like what it took."""
+    costs = PassCosts({1: 0.010, 2: 0.010, 4: 0.010, 8: 0.012, 16: 0.011})
+    assert 1.1 < costs.ratio(16) + 0.1 < costs.ratio(64) < 3
+    for _ in range(60):
+        for _ in range(8):
+            costs.record(64, 0.060, weight=1 / 8)
+        costs.record(1, 0.010)
+    assert 4 < costs.ratio(64) < 7
+    assert costs.ratio(8) == pytest.approx(1.2, rel=0.05)
 
 
 def test_a_fall_of_the_acceptance_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
