@@ -70,7 +70,7 @@ def main() -> None:
         registers.state.fill_(start)
         registers.num_left.fill_(1 << 20)
         token = torch.full((num_rows,), ord("{"), dtype=torch.int32)
-        out, few = torch.zeros_like(token), torch.full_like(token, int(machine.cost[machine.start]))
+        out, few = torch.zeros_like(token), torch.full_like(token, int(machine.cost_after[machine.start]))
 
         def step(registers: Registers = registers, token: torch.Tensor = token) -> None:
             registers.state.fill_(start)

@@ -132,6 +132,8 @@ def mask_row_within_(tables: Tables, state: torch.Tensor, num_left: torch.Tensor
     _check_places(tables, state, num_left, out)
     if _has_triton(state):
         _mask_row_within_triton_(tables, state, num_left, out)
+    elif state.device.type == "cpu":
+        _mask_row_within_numba_(tables, state, num_left, out)
     else:
         mask_row_within_reference_(tables, state, num_left, out)
 
@@ -261,6 +263,21 @@ def _advance_triton_(tables: Tables, registers: Registers, token_id: torch.Tenso
             TAKES=token_id is not None,
             BLOCK=_ROWS_PER_BLOCK,
         )
+
+
+def _mask_row_within_numba_(tables: Tables, state: torch.Tensor, num_left: torch.Tensor, out: torch.Tensor) -> None:
+    """Choose and write mask rows on the CPU."""
+    import numpy as np
+
+    from structgen.kernels._numba import advance as compiled
+
+    # fmt: off
+    compiled.mask_rows_within(
+        tables.token_class.numpy().view(np.uint16), tables.next_state.numpy(), tables.step_start.numpy(),
+        tables.machine.numpy(), tables.mask_row.numpy(), tables.mask_rows.numpy(),
+        tables.cost.numpy(), tables.cost_after.numpy(), state.numpy(), num_left.numpy(), out.numpy(),
+    )
+    # fmt: on
 
 
 def _mask_row_within_triton_(tables: Tables, state: torch.Tensor, num_left: torch.Tensor, out: torch.Tensor) -> None:

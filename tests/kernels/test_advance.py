@@ -134,6 +134,12 @@ def test_steps_go_where_the_automata_go() -> None:
     assert check_walks(op.advance_, op.settle_, op.mask_row_within_, num_walks=20) > 50
 
 
+def test_the_plain_form_goes_there_too() -> None:
+    """The form that the kernels are held to writes the same rows."""
+    references = op.advance_reference_, op.settle_reference_, op.mask_row_within_reference_
+    assert check_walks(*references, num_walks=4) > 10
+
+
 def test_states_that_tables_do_not_describe_are_left() -> None:
     """A row that gets there is LEFT, whatever its budget, its tokens counted; no mask row is offered there."""
     arena_ = arena()
