@@ -70,7 +70,12 @@ def main() -> None:
         registers.state.fill_(start)
         registers.num_left.fill_(1 << 20)
         token = torch.full((num_rows,), ord("{"), dtype=torch.int32)
-        out, few = torch.zeros_like(token), torch.full_like(token, int(machine.cost_after[machine.start]))
+        out, starts = torch.zeros_like(token), torch.full_like(token, start)
+        few = tables.cost_after[starts]
+            torch.zeros_like(token),
+            torch.full_like(token, start),
+            torch.full_like(token, int(machine.cost_after[machine.start])),
+        )
 
         def step(registers: Registers = registers, token: torch.Tensor = token) -> None:
             registers.state.fill_(start)
@@ -81,7 +86,7 @@ def main() -> None:
             median_us(lambda r=registers, t=token: next_states(tables, r.state, t)),
             median_us(step),
             median_us(lambda r=registers, o=out: mask_row_within_(tables, r.state, r.num_left, o)),
-            median_us(lambda r=registers, o=out, f=few: mask_row_within_(tables, r.state, f, o), 30),
+            median_us(lambda s=starts, o=out, f=few: mask_row_within_(tables, s, f, o), 30),
         ]
         print(f"{num_rows:>6}" + "".join(f"{one:>10.0f}" for one in times))
 
