@@ -72,10 +72,6 @@ def main() -> None:
         token = torch.full((num_rows,), ord("{"), dtype=torch.int32)
         out, starts = torch.zeros_like(token), torch.full_like(token, start)
         few = tables.cost_after[starts]
-            torch.zeros_like(token),
-            torch.full_like(token, start),
-            torch.full_like(token, int(machine.cost_after[machine.start])),
-        )
 
         def step(registers: Registers = registers, token: torch.Tensor = token) -> None:
             registers.state.fill_(start)
