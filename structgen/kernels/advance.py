@@ -100,7 +100,7 @@ def advance_(tables: Tables, registers: Registers, token_id: torch.Tensor) -> No
         ValueError: there is not one for each row.
     """
     _check_rows(registers, token_id)
-    if _has_triton(token_id):
+    if has_triton(token_id):
         _advance_triton_(tables, registers, token_id)
     else:
         advance_reference_(tables, registers, token_id)
@@ -108,7 +108,7 @@ def advance_(tables: Tables, registers: Registers, token_id: torch.Tensor) -> No
 
 def settle_(tables: Tables, registers: Registers) -> None:
     """Mark, in place, the running rows that draw nothing in their state; advance_ ends with that."""
-    if _has_triton(registers.state):
+    if has_triton(registers.state):
         _advance_triton_(tables, registers, None)
     else:
         settle_reference_(tables, registers)
@@ -130,7 +130,7 @@ def mask_row_within_(tables: Tables, state: torch.Tensor, num_left: torch.Tensor
         ValueError: they differ in length, or there are more places than private rows.
     """
     _check_places(tables, state, num_left, out)
-    if _has_triton(state):
+    if has_triton(state):
         _mask_row_within_triton_(tables, state, num_left, out)
     elif state.device.type == "cpu":
         _mask_row_within_numba_(tables, state, num_left, out)
@@ -207,7 +207,8 @@ def mask_row_within_reference_(tables: Tables, state: torch.Tensor, num_left: to
 # ---------------------------------------------------------------------------------- checks and launches
 
 
-def _has_triton(tensor: torch.Tensor) -> bool:
+def has_triton(tensor: torch.Tensor) -> bool:
+    """Say whether Triton's kernels run where a tensor lies."""
     return tensor.device.type == "cuda" and importlib.util.find_spec("triton") is not None
 
 

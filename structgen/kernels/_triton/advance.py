@@ -10,6 +10,53 @@ import triton
 import triton.language as tl
 
 
+@triton.jit
+def next_of(  # type: ignore[no-untyped-def]  # the pointers have no Python type
+    token_class, token_class_stride, next_state, step_start, machine, here, token, num_tokens, is_asked
+):
+    """Return (the state after a token, -1 where it is not legal or not asked; its class)."""
+    is_token = is_asked & (token >= 0) & (token < num_tokens)
+    whose = tl.load(machine + here, mask=is_token, other=0).to(tl.int64)
+    k = tl.load(token_class + whose * token_class_stride + token, mask=is_token, other=0).to(tl.int32) & 0xFFFF
+    steps = tl.load(step_start + here, mask=is_token, other=0)
+    return tl.load(next_state + steps + k, mask=is_token, other=-1), k
+
+
+@triton.jit
+def take(  # type: ignore[no-untyped-def]  # the pointers have no Python type
+    state, num_left, position, is_done, error, ring, ring_size, ring_end, row,
+    here, left, place, end, token, after, k, is_running,
+):  # fmt: skip
+    """Move the registers of running rows by tokens; return (here, left, place, end, is_running) as they are then."""
+    is_legal = is_running & (after >= 0)
+    is_text = is_legal & (k != 1)
+    tl.store(ring + row.to(tl.int64) * ring_size + end % ring_size, token, mask=is_text)
+    here = tl.where(is_legal, after, here)
+    step = is_text.to(tl.int32)
+    left, place, end = left - step, place + step, end + step
+    tl.store(ring_end + row, end, mask=is_text)
+    tl.store(position + row, place, mask=is_text)
+    tl.store(num_left + row, left, mask=is_text)
+    tl.store(state + row, here, mask=is_legal)
+    tl.store(is_done + row, tl.where(is_legal, 1, 3), mask=is_running & (is_text == 0))
+    tl.store(error + row, tl.where(token < 0, 1, 2), mask=is_running & (is_legal == 0))
+    return here, left, place, end, is_text
+
+
+@triton.jit
+def settle(  # type: ignore[no-untyped-def]  # the pointers have no Python type
+    accepting, least_after, is_done, error, row, here, left, is_running
+):
+    """Mark the running rows that draw nothing in their state; return which go on."""
+    least = tl.load(least_after + here, mask=is_running, other=0)
+    may_end = tl.load(accepting + here, mask=is_running, other=0) != 0
+    is_unknown = is_running & (least < 0)
+    is_over = is_running & (is_unknown == 0) & (least > left - 1)
+    tl.store(is_done + row, tl.where(is_unknown, 2, tl.where(may_end, 1, 3)), mask=is_unknown | is_over)
+    tl.store(error + row, tl.where(is_over, 1, 0), mask=is_over & (may_end == 0))
+    return is_running & (is_over == 0) & (is_unknown == 0)
+
+
 @triton.jit  # type: ignore[untyped-decorator]  # triton ships no types
 def advance_kernel(  # type: ignore[no-untyped-def]  # the pointers have no Python type
     token_class,
@@ -41,30 +88,31 @@ def advance_kernel(  # type: ignore[no-untyped-def]  # the pointers have no Pyth
     left = tl.load(num_left + row, mask=is_running, other=0)
     if TAKES:
         token = tl.load(token_id + row * token_id_stride, mask=is_running, other=-1)
-        is_token = is_running & (token >= 0) & (token < num_tokens)
-        whose = tl.load(machine + here, mask=is_token, other=0).to(tl.int64)
-        k = tl.load(token_class + whose * token_class_stride + token, mask=is_token, other=0).to(tl.int32) & 0xFFFF
-        steps = tl.load(step_start + here, mask=is_token, other=0)
-        after = tl.load(next_state + steps + k, mask=is_token, other=-1)
-        is_legal = is_running & (after >= 0)
-        is_text = is_legal & (k != 1)
-        end = tl.load(ring_end + row, mask=is_text, other=0)
-        tl.store(ring + row.to(tl.int64) * ring_size + end % ring_size, token, mask=is_text)
-        tl.store(ring_end + row, end + 1, mask=is_text)
-        tl.store(position + row, tl.load(position + row, mask=is_text, other=0) + 1, mask=is_text)
-        left = tl.where(is_text, left - 1, left)
-        tl.store(num_left + row, left, mask=is_text)
-        tl.store(state + row, after, mask=is_legal)
-        here = tl.where(is_legal, after, here)
-        tl.store(is_done + row, tl.where(is_legal, 1, 3), mask=is_running & (is_text == 0))
-        tl.store(error + row, tl.where(token < 0, 1, 2), mask=is_running & (is_legal == 0))
-        is_running = is_text
-    least = tl.load(least_after + here, mask=is_running, other=0)
-    may_end = tl.load(accepting + here, mask=is_running, other=0) != 0
-    is_over = is_running & (least > left - 1)
-    is_unknown = is_running & (least < 0)
-    tl.store(is_done + row, tl.where(is_unknown, 2, tl.where(may_end, 1, 3)), mask=is_unknown | is_over)
-    tl.store(error + row, tl.full((BLOCK,), 1, tl.int32), mask=is_over & (is_unknown == 0) & (may_end == 0))
+        after, k = next_of(
+            token_class, token_class_stride, next_state, step_start, machine, here, token, num_tokens, is_running
+        )
+        end = tl.load(ring_end + row, mask=is_running, other=0)
+        place = tl.load(position + row, mask=is_running, other=0)
+        here, left, place, end, is_running = take(
+            state,
+            num_left,
+            position,
+            is_done,
+            error,
+            ring,
+            ring_size,
+            ring_end,
+            row,
+            here,
+            left,
+            place,
+            end,
+            token,
+            after,
+            k,
+            is_running,
+        )
+    settle(accepting, least_after, is_done, error, row, here, left, is_running)
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton ships no types
