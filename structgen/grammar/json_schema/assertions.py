@@ -281,7 +281,7 @@ def scalars(values: Sequence[JsonValue]) -> Values:
     """
     words = frozenset(value for value in values if isinstance(value, str))
     numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
-    points = [point(exact_fraction(value)) for value in numbers]
+    points = [point(exact_fraction(value), decimal=isinstance(value, float)) for value in numbers]
     return Values(
         nulls=None in values,
         booleans=frozenset(value for value in values if isinstance(value, bool)),

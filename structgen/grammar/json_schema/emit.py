@@ -93,6 +93,7 @@ class Emitter:
         self._scalars: dict[Terms, tuple[ir.Expr, ...]] = {}
         self._parts: dict[str, _Part] = {}
         self._start = ""
+        self._in_any_style = False
         self._queue: deque[tuple[_Part, Values, Layout]] = deque()
         self._pending: deque[tuple[str, Callable[[], ir.Expr]]] = deque()
         self._pointer = "#"
@@ -108,6 +109,7 @@ class Emitter:
             LimitError: there are too many rules.
         """
         root, layout = self.solver.terms("#"), Layout(style)
+        self._in_any_style = style == "any"
         start = self._part("#", lambda: self.value(root, layout))
         self._start = start.name
         self._make(start)
@@ -205,7 +207,7 @@ class Emitter:
         """Return the expression for the values of a conjunction."""
         seen = self.look(terms, layout)
         if terms not in self._scalars:
-            self._scalars[terms] = tuple(_scalars(seen.values))
+            self._scalars[terms] = tuple(_scalars(seen.values, in_any_style=self._in_any_style))
         options = [*self._scalars[terms]]
         if seen.part:
             options.append(ir.Reference(seen.part))
@@ -239,7 +241,7 @@ class Emitter:
         if not values.numbers and all(map(strings.has_text_for_sure, values.strings)):
             return True
         if terms not in self._scalars:
-            self._scalars[terms] = tuple(_scalars(values))
+            self._scalars[terms] = tuple(_scalars(values, in_any_style=self._in_any_style))
         return bool(self._scalars[terms])
 
     def _part(self, pointer: str, body: Callable[[], ir.Expr]) -> _Part:
@@ -281,15 +283,15 @@ class Emitter:
     def finite_values(self, terms: Terms) -> tuple[bytes, ...] | None:
         """Return the spellings of all values of a conjunction; None where they are not few scalars."""
         values = self.solver.values(terms)
-        words, lexemes = _words(values)
+        words, lexemes = _words(values, in_any_style=self._in_any_style)
         if values.arrays or values.objects or lexemes:
             return None
         return words
 
 
-def _scalars(values: Values) -> Iterable[ir.Expr]:
+def _scalars(values: Values, *, in_any_style: bool) -> Iterable[ir.Expr]:
     """Yield one lexeme or literal for all values that are listed, and one lexeme for each other shape."""
-    words, lexemes = _words(values)
+    words, lexemes = _words(values, in_any_style=in_any_style)
     if len(words) == 1:
         yield ir.Literal(words[0])
     elif words:
@@ -302,10 +304,10 @@ def _one_of(words: tuple[bytes, ...]) -> ir.Lexeme:
     return ir.Lexeme(dfas.from_words(words), name="one of " + ", ".join(word.decode() for word in words[:3]))
 
 
-def _words(values: Values) -> tuple[tuple[bytes, ...], list[ir.Expr]]:
+def _words(values: Values, *, in_any_style: bool) -> tuple[tuple[bytes, ...], list[ir.Expr]]:
     words = [b"null"] if values.nulls else []
     words += [b"true" if value else b"false" for value in sorted(values.booleans)]
-    points, lexemes = numbers.lower_numbers(values.numbers)
+    points, lexemes = numbers.lower_numbers(values.numbers, in_any_style=in_any_style)
     words += [point.encode() for point in points]
     found: list[ir.Expr] = list(lexemes)
     for shape in values.strings:

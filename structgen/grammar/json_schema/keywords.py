@@ -25,7 +25,9 @@ class Keyword(NamedTuple):
 
 KEYWORDS: dict[str, Keyword] = {
     "type": Keyword("exact", "one name or several; integers are written without a fraction"),
-    "enum": Keyword("exact", "each value as json.dumps(ensure_ascii=False) writes it; whole numbers as 2 or 2.0"),
+    "enum": Keyword(
+        "exact", "each value as json.dumps(ensure_ascii=False) writes it; 2.0 is also 2, in any style 2 also 2.0"
+    ),
     "const": Keyword("exact", "as enum with one value"),
     "$ref": Keyword("partly", "JSON pointers, anchors and identifiers, recursive; all within the document"),
     "$defs": Keyword("exact", "a place for subschemas"),

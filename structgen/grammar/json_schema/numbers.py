@@ -1,8 +1,8 @@
 """Number shapes: integers or not, bounds, multiples; closed under intersection and complement.
 
 Spelling rules: an integer is written without fraction and exponent, a number that is known not to be an
-integer as a plain decimal; a listed number, where its type does not say integer, is 2 or 2.0. Left out:
-multiples of anything but integers.
+integer as a plain decimal; a listed number that the schema writes as 2.0 is 2 or 2.0. Where texts are written in any
+style, one that it writes as 2 is also 2.0, unless its type says integer. Left out: multiples of anything but integers.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class NumberShape:
         digits: most digits of the integer part, of the fraction and of both, as they are written; None for no
             limit. A number with a limit is written without exponent.
         exponent: most digits of the exponent, None for no limit.
+        is_plain: an integer is written without a fraction, but where texts are written in any style.
     """
 
     kind: Kind = "any"
@@ -67,6 +68,7 @@ class NumberShape:
     not_multiples: frozenset[Fraction] = frozenset()
     digits: Digits | None = None
     exponent: int | None = None
+    is_plain: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -121,6 +123,7 @@ class NumberShape:
             not_multiples=self.not_multiples | other.not_multiples,
             digits=Digits(*(min(limits) for limits in zip(*digits, strict=True))) if digits else None,
             exponent=min((shape.exponent for shape in (self, other) if shape.exponent is not None), default=None),
+            is_plain=self.is_plain or other.is_plain,
         )
         return None if shape.is_empty else shape
 
@@ -141,10 +144,10 @@ class NumberShape:
         return tuple(parts)
 
 
-def point(value: Fraction) -> NumberShape:
-    """Return the shape with one member."""
+def point(value: Fraction, *, decimal: bool) -> NumberShape:
+    """Return the shape with one member; `decimal`: in every style an integer may be written as a decimal too."""
     bound = Bound(value, inclusive=True)
-    return NumberShape("any" if value.denominator == 1 else "fraction", bound, bound)
+    return NumberShape("any" if value.denominator == 1 else "fraction", bound, bound, is_plain=not decimal)
 
 
 def spell(value: Fraction) -> str:
@@ -161,7 +164,9 @@ def spell(value: Fraction) -> str:
 
 
 @lru_cache(maxsize=1024)
-def lower_numbers(shapes: tuple[NumberShape, ...]) -> tuple[tuple[str, ...], tuple[ir.Lexeme, ...]]:
+def lower_numbers(
+    shapes: tuple[NumberShape, ...], *, in_any_style: bool = False
+) -> tuple[tuple[str, ...], tuple[ir.Lexeme, ...]]:
     """Return the spellings of the shapes with few members, and one lexeme for each other shape."""
     words: list[str] = []
     found: list[ir.Lexeme] = []
@@ -169,7 +174,8 @@ def lower_numbers(shapes: tuple[NumberShape, ...]) -> tuple[tuple[str, ...], tup
         points = shape.points()
         if points is not None and shape.digits is None:
             words += [spell(value) for value in points]
-            words += [f"{value.numerator}.0" for value in points if shape.kind == "any" and _is_float(value)]
+            if shape.kind == "any" and (in_any_style or not shape.is_plain):
+                words += [f"{value.numerator}.0" for value in points if _is_float(value)]
         else:
             found.append(_lexeme(_tightened(shape)))
     return tuple(words), tuple(found)

@@ -125,7 +125,7 @@ def equal_to(text: str, pointer: str) -> Values:
         case bool():
             return Values(booleans=frozenset({value}))
         case int() | float():
-            return Values(numbers=(numbers.point(exact_fraction(value)),))
+            return Values(numbers=(numbers.point(exact_fraction(value), decimal=isinstance(value, float)),))
         case str():
             return Values(strings=(StringShape(words=frozenset({value})),))
         case list():

@@ -45,11 +45,7 @@ from structgen.grammar.json_schema.numbers import Bound, NumberShape, lower_numb
     ("not a multiple", {"type": "integer", "not": {"multipleOf": 3}}, ["1", "-5"], ["3", "0"]),
     ("not in range", {"type": "integer", "not": {"minimum": 0, "maximum": 9}}, ["-1", "10"], ["0", "9"]),
     ("no integer", {"type": "number", "not": {"type": "integer"}}, ["0.5", "-3.25"], ["1", "2.0"]),
-    ("listed", {"enum": [2.0, 3, 0.5]}, ["2", "2.0", "3", "3.0", "0.5"], ["~0.50", "~2.00", "~3e0", "20"]),
-    ("listed integers", {"type": "integer", "enum": [2, 3]}, ["2", "3"], ["~2.0", "20"]),
-    ("no float is equal", {"const": 2**53 + 1}, [f"{2**53 + 1}"], [f"{2**53 + 1}.0", f"{2**53}", f"{2**53}.0"]),
-    ("a float is equal", {"const": -(2**53)}, [f"-{2**53}", f"-{2**53}.0"], [f"{2**53}.0"]),
-    ("too large for floats", {"const": 10**400}, [f"1{400 * '0'}"], ["1"]),
+    ("listed as a decimal", {"enum": [2.0, 3, 0.5]}, ["2", "2.0", "3", "0.5"], ["~3.0", "~0.50", "~2.00", "20"]),
     ("a decimal in an object", {"const": {"a": -1.0}}, ['{"a": -1}', '{"a": -1.0}'], ['{"a": 1.0}', '{"a": true}']),
     ("an integer, listed as a decimal", {"type": "integer", "const": 2.0}, ["2"], ["~2.0", "1"]),
     ("two decimals alike", {"enum": [2.0, 2]}, ["2", "2.0"], ["3"]),
@@ -59,6 +55,21 @@ from structgen.grammar.json_schema.numbers import Bound, NumberShape, lower_numb
 def test_numbers(schema: Any, words: list[str], others: list[str]) -> None:
     """Bounds and divisors are exact."""
     check(schema, words, others)
+
+
+@table(
+    ("listed", {"enum": [2.0, 3, 0.5]}, ["2", "2.0", "3", "3.0", "0.5"], ["~0.50", "~2.00", "~3e0", "20"]),
+    ("within", {"const": [0, {"a": 1}]}, ['[0, {"a": 1.0}]', '[0.0,{"a":1}]'], ['[false, {"a": 1}]']),
+    ("listed integers", {"type": "integer", "enum": [2, 3]}, ["2", "3"], ["~2.0", "20"]),
+    ("no float is equal", {"const": 2**53 + 1}, [f"{2**53 + 1}"], [f"{2**53 + 1}.0", f"{2**53}", f"{2**53}.0"]),
+    ("a float is equal", {"const": -(2**53)}, [f"-{2**53}", f"-{2**53}.0"], [f"{2**53}.0"]),
+    ("too large for floats", {"const": 10**400}, [f"1{400 * '0'}"], ["1"]),
+    ("alike", {"items": {"enum": [*range(44)]}, "uniqueItems": True, "maxItems": 2}, ["[1, 2.0]"], ["[1, 1.0]"]),
+    ("all but one", {"type": "number", "not": {"const": 2}}, ["1", "2.5"], ["2", "2.0"]),
+)
+def test_listed_numbers_in_any_style(schema: Any, words: list[str], others: list[str]) -> None:
+    """Whatever the schema writes, whole numbers are read with a fraction of zero, too, where floats are exact."""
+    check(schema, words, others, whitespace="any")
 
 
 fractions = st.one_of(st.integers(-40, 40).map(Fraction), st.integers(-80, 80).map(lambda n: Fraction(n, 4)))
