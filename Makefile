@@ -46,9 +46,9 @@ lint: $(STAMP) ## ruff, mypy --strict, import-linter
 	$(BIN)/mypy --strict structgen
 	$(BIN)/lint-imports --no-logo
 
-bench: $(STAMP) ## every benchmark, each prints its table
+bench: $(STAMP) ## every benchmark that needs no peers or other models, each prints its table
 	$(BIN)/structgen fetch-model
-	@set -e; for script in $$(grep -l __main__ benchmarks/*.py); do \
+	@set -e; for script in $$(grep -l __main__ $$(grep -L "PEERS\|MODELS" benchmarks/*.py)); do \
 	  echo "== $$script"; \
 	  if grep -q FOLDER $$script; then $(BIN)/python $$script $(TOKENIZER); else $(BIN)/python $$script; fi; done
 
