@@ -1,8 +1,9 @@
 """Masks of our own: who sees whom in a pass over several rows of different lengths, over trees, and with padding.
 
 A query sees what its row had before the pass, its ancestors among the new tokens, and itself. Windows and chunks count
-by positions in the text, which in a tree is the depth and not the place in the buffer. Left out: masks of chains of one
-row, which models make best themselves.
+by positions in the text, which in a tree is the depth and not the place in the buffer. `RowLayout` knows on the host
+where rows stand; `chain_mask` reads it from a tensor, so that nothing waits for the device. Left out: masks of chains
+of one row, which models make best themselves.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
@@ -76,3 +78,26 @@ class RowLayout:
         if reach.chunk is not None:
             seen &= self.positions[:, None] // reach.chunk == positions // reach.chunk
         return seen
+
+
+def chain_mask(positions: torch.Tensor, num_positions: int, reach: Reach, dtype: torch.dtype) -> torch.Tensor:
+    """Return what is added to the scores of chains whose tokens stand in the buffer at their positions in the text.
+
+    Args:
+        positions: (rows, width) int64, where the new tokens stand.
+        num_positions: positions of the buffer.
+        reach: how far the layers look back.
+        dtype: of the model.
+
+    Returns:
+        (rows, 1, width, num_positions), 0 where the query sees.
+    """
+    here = positions[:, :, None]
+    there = torch.arange(num_positions, device=positions.device)
+    seen = there <= here
+    if reach.window is not None:
+        seen &= here - there < reach.window
+    if reach.chunk is not None:
+        seen &= here // reach.chunk == there // reach.chunk
+    mask = torch.zeros(seen.shape, dtype=dtype, device=positions.device)
+    return mask.masked_fill_(~seen, torch.finfo(dtype).min)[:, None]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from structgen.decode.attention_mask import Reach, RowLayout
+from structgen.decode.attention_mask import Reach, RowLayout, chain_mask
 from structgen.decode.head import Head
 from structgen.decode.packed_linear import PackedLinear
 from structgen.errors import OptionError
@@ -65,12 +65,34 @@ class CausalModel:
         Returns:
             (rows, width, hidden_size) hidden states.
         """
-        options: dict[Any, Any] = {self._cache_argument: cache, "use_cache": True}
-        if self._takes_positions:
-            positions = np.stack([layout.positions for layout in layouts])
-            options["position_ids"] = torch.from_numpy(positions).to(self.device)
+        positions = torch.from_numpy(np.stack([layout.positions for layout in layouts])).to(self.device)
+        masks = None
         if num_positions is not None:
             masks = {reach.kind: self._mask(layouts, num_positions, reach) for reach in self._reaches}
+        return self._forward(token_ids, positions, masks, cache)
+
+    def run_chains(self, token_ids: torch.Tensor, positions: torch.Tensor, cache: Any, num_positions: int) -> Any:
+        """Make one pass over chains whose places are known to the device alone: fixed shapes, and nothing waits.
+
+        Args:
+            token_ids: (rows, width) int64.
+            positions: (rows, width) int64, where each token stands in its row.
+            cache: a KvCache that knows where the pass writes.
+            num_positions: positions that the cache gives the attention.
+
+        Returns:
+            (rows, width, hidden_size) hidden states.
+        """
+        masks = {reach.kind: chain_mask(positions, num_positions, reach, self._dtype) for reach in self._reaches}
+        return self._forward(token_ids, positions, masks, cache)
+
+    def _forward(
+        self, token_ids: torch.Tensor, positions: torch.Tensor, masks: dict[str, torch.Tensor] | None, cache: Any
+    ) -> Any:
+        options: dict[Any, Any] = {self._cache_argument: cache, "use_cache": True}
+        if self._takes_positions:
+            options["position_ids"] = positions
+        if masks is not None:
             options["attention_mask"] = masks if len(masks) > 1 else next(iter(masks.values()))
         # no_grad and not inference_mode: the sampler changes logits in place, outside of this block.
         with torch.no_grad():

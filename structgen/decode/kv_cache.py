@@ -6,8 +6,9 @@ changes a number, and after a tree the nodes that stay move together. Sliding wi
 beyond a row's length is left over from earlier; it is finite, and masked. A buffer that has become much larger than its
 rows need, because the longest one left, is made anew.
 
-The cache knows no model: the model calls `update` of each layer in a pass, between `begin` and `end`. Left out: layers
-whose state is not keys and values per position.
+The cache knows no model: the model calls `update` of each layer in the pass that `begin` told of. A pass is told in
+numbers, or by a tensor of positions that only the device knows. Left out: layers whose state is not keys and values per
+position.
 """
 
 from __future__ import annotations
@@ -53,15 +54,45 @@ class Pass:
         return buffer[list(self.rows), :, : self.num_positions]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacedPass:
+    """A pass of all rows whose places are in a tensor, so that whoever makes it need not know them.
+
+    Attributes:
+        positions: (rows, width) int64, where the new tokens go; they fit into the buffers.
+        num_positions: positions that the attention reads.
+    """
+
+    positions: torch.Tensor
+    num_positions: int
+
+    # The longest row before the pass: not known here, and only asked for where a pass has no positions of its own.
+    starts = (0,)
+
+    def write(self, buffer: torch.Tensor, states: torch.Tensor) -> None:
+        """Put (rows, heads, width, size) new states where they belong."""
+        buffer.scatter_(2, self.positions[:, None, :, None].expand_as(states), states)
+
+    def read(self, buffer: torch.Tensor) -> torch.Tensor:
+        """Return what the attention reads, a view."""
+        return buffer[: len(self.positions), :, : self.num_positions]
+
+
 class KvCache(Cache):
     """Keys and values of every layer of a model, for rows that come and go."""
 
-    def __init__(self) -> None:
-        """Start without rows; layers are added as the model names them."""
+    def __init__(self, *, least_rows: int = 0, least_positions: int = 0) -> None:
+        """Start without rows; layers are added as the model names them.
+
+        Args:
+            least_rows: how many rows the buffers have from the beginning.
+            least_positions: how many positions; what fits into both never moves in memory.
+        """
         super().__init__(layer_class_to_replicate=self._new_layer)  # type: ignore[arg-type]  # it is only called
         self._own: list[_Layer] = []
+        self.least = (least_rows, least_positions)
         self.lengths: list[int] = []
-        self.running = Pass((0,), (0,), 0, 0)
+        self.running: Pass | PlacedPass = Pass((0,), (0,), 0, 0)
 
     @property
     def num_bytes(self) -> int:
@@ -87,7 +118,7 @@ class KvCache(Cache):
             self.layers.clear()
             self._own.clear()
 
-    def begin(self, running: Pass) -> None:
+    def begin(self, running: Pass | PlacedPass) -> None:
         """Say where the keys and values of the next pass go."""
         self.running = running
 
@@ -127,7 +158,8 @@ class _Layer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # its __init_su
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Take the keys and values of a pass, and return what its attention reads."""
         running, lengths = self._cache.running, self._cache.lengths
-        needed = len(lengths), max(running.num_positions, *lengths)
+        least_rows, least_positions = self._cache.least
+        needed = max(least_rows, len(lengths)), max(least_positions, running.num_positions, *lengths)
         self.keys = keys = _fitting(self.keys, key_states, *needed)
         self.values = values = _fitting(self.values, value_states, *needed)
         running.write(keys, key_states)

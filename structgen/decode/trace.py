@@ -54,6 +54,11 @@ class Trace:
             self.verify_s += seconds
         self.num_target_passes += 1
 
+    def add_prefill(self, seconds: float) -> None:
+        """Count a pass over a prompt that draws nothing."""
+        self.prefill_s += seconds
+        self.num_target_passes += 1
+
     def add_draw(self, seconds: float, legal_mass_lost: float) -> None:
         """Count a draw."""
         self.last_drawn = time.perf_counter()
@@ -63,6 +68,22 @@ class Trace:
         self.sample_s += seconds
         self.legal_mass_lost += legal_mass_lost
         self.most_mass_lost = max(self.most_mass_lost, legal_mass_lost)
+
+    def follow(self, num_draws: int, *, legal_mass_lost: float, most_mass_lost: float) -> None:
+        """Take over what a device has counted up to now: each draw was a pass.
+
+        Args:
+            num_draws: draws so far.
+            legal_mass_lost: their sum so far.
+            most_mass_lost: the greatest of them.
+        """
+        if num_draws > self.num_draws:
+            self.last_drawn = time.perf_counter()
+            if self.first_drawn is None:
+                self.first_drawn = self.last_drawn
+        self.num_target_passes += num_draws - self.num_draws
+        self.num_draws = num_draws
+        self.legal_mass_lost, self.most_mass_lost = legal_mass_lost, most_mass_lost
 
     def finish(self, num_tokens: int) -> None:
         """Note the end."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -22,6 +23,9 @@ from structgen.decode.attention_mask import RowLayout
 from structgen.decode.causal_model import CausalModel
 from structgen.decode.target import Target, Tokens
 from structgen.errors import OptionError
+
+if TYPE_CHECKING:
+    from structgen.decode.kv_cache import KvCache
 
 # Tokens of every pass where texts must not depend on the shape of passes; on a CPU eight cost little more than one.
 DETERMINISTIC_WIDTH = 8
@@ -32,12 +36,13 @@ _POSITIONS = 64
 class TransformersBatch:
     """Rows with a KV cache in common buffers."""
 
-    def __init__(self, model: CausalModel, *, width: int | None = None) -> None:
+    def __init__(self, model: CausalModel, *, width: int | None = None, cache: KvCache | None = None) -> None:
         """Start without rows.
 
         Args:
             model: the model.
             width: tokens of every pass but that over a prompt; None for what there is to read.
+            cache: an empty one, None for one that grows with its rows.
 
         Raises:
             OptionError: the model takes no masks of ours, and a fixed width needs them.
@@ -48,7 +53,7 @@ class TransformersBatch:
             raise OptionError(f"passes cannot have a fixed width with this model: {model.no_masks_because}")
         self.model = model
         self.width = width
-        self.cache = KvCache()
+        self.cache = KvCache() if cache is None else cache
         self._rows: list[TransformersTarget] = []
 
     @property

@@ -10,6 +10,8 @@ import torch
 from transformers import Gemma3Config, LlamaConfig, Qwen3_5Config, xLSTMConfig
 
 from structgen.decode.causal_model import CausalModel, check_model, logits_width, text_config
+from structgen.decode.kv_cache import KvCache, PlacedPass
+from structgen.decode.target import Tokens
 from structgen.decode.transformers_target import TransformersBatch, TransformersTarget
 from structgen.errors import OptionError
 from tiny_models import BUILDERS, full_logits, tiny_model
@@ -144,3 +146,26 @@ def test_a_multimodal_configuration_with_attention_layers_passes() -> None:
     model = SimpleNamespace(config=Gemma3Config(), forward=lambda cache: None, base_model=body)
     check_model(model)
     assert logits_width(model) == 262208
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_chains_whose_places_only_the_device_knows(name: str) -> None:
+    """Passes of a fixed shape, by a tensor of positions, give the logits of a full pass, rows of any length at once."""
+    model = CausalModel(tiny_model(name))
+    if model.no_masks_because is not None:
+        pytest.skip(model.no_masks_because)
+    cache = KvCache(least_rows=2, least_positions=32)
+    batch = TransformersBatch(model, cache=cache)
+    texts = [_TOKENS[:5], _TOKENS[6:15]]
+    for row, text in zip([batch.join(), batch.join()], texts, strict=True):
+        row.extend(Tokens(text))
+    addresses = [layer.keys.data_ptr() for layer in cache._own if layer.keys is not None]
+    positions = torch.tensor([[len(text) + place for place in range(3)] for text in texts])
+    cache.begin(PlacedPass(positions, 32))
+    more = [[1, 2, 3], [4, 5, 6]]
+    hidden = model.run_chains(torch.tensor(more), positions, cache, 32)
+    logits = model.head.logits(hidden.flatten(0, 1)).view(2, 3, -1)
+    for text, added, found in zip(texts, more, logits, strict=True):
+        truth = full_logits(tiny_model(name), [*text, *added])[len(text) :]
+        torch.testing.assert_close(found, truth, rtol=0, atol=1e-6)
+    assert addresses == [layer.keys.data_ptr() for layer in cache._own if layer.keys is not None]

@@ -1,0 +1,67 @@
+"""One step of decoding as a CUDA graph: recorded once, then started with one call for all of its kernels.
+
+What a graph can hold is a step whose shapes, addresses and launches are the same every time. Where that is not so, or
+where there is no CUDA, the step runs as it is, and says why. Left out: what a step does (device_step.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+
+# Before a capture everything has to be there that is made at the first use: buffers, handles, compiled kernels. What
+# torch's own documentation does before a capture is three runs.
+_NUM_WARM_UPS: Final = 3
+
+
+class GraphedStep:
+    """A step that runs as a graph where it can.
+
+    Attributes:
+        eager_because: why it does not run as a graph; None if it does.
+    """
+
+    def __init__(self, step: Callable[[], None], device: torch.device) -> None:
+        """Warm the step up and capture it: it runs some times, so what it changes has to bear that.
+
+        Args:
+            step: reads and writes tensors that stay where they are, and asks for no value of them.
+            device: where they are.
+        """
+        self._step = step
+        self._graph: Any = None
+        self.eager_because: str | None = None
+        if device.type != "cuda":
+            self.eager_because = f"there are no CUDA graphs on a device of type {device.type}"
+            step()
+            return
+        with torch.cuda.device(device):
+            self._capture()
+
+    def __call__(self) -> None:
+        """Make one step."""
+        if self._graph is None:
+            self._step()
+        else:
+            self._graph.replay()
+
+    def _capture(self) -> None:
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(_NUM_WARM_UPS):
+                self._step()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        try:
+            # Only calls of this thread are looked at: others may use the device meanwhile.
+            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+                self._step()
+        except Exception as error:  # the code of any model, which may ask for values or make shapes of them
+            first_line = (str(error).strip().splitlines() or [""])[0]
+            self.eager_because = f"the step cannot be captured ({type(error).__name__}: {first_line})"
+            torch.cuda.synchronize()
+            return
+        self._graph = graph

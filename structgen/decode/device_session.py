@@ -1,0 +1,227 @@
+"""Rows on a device: loaded by the host, stepped without it, and read while later steps are under way.
+
+A row is loaded at any time between two steps, beside rows that are under way: its prompt is read but for the last
+token, which the first step reads. Whoever asks for news starts steps until enough of them are under way, and then waits
+for the oldest copy only: the host is told of a token a few steps late, and the device is never told to wait.
+
+Left out: what the tokens mean (device_loop.py), and which sessions there are (device_pool.py).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+
+from structgen.config import PenaltyScope, Sampling
+from structgen.decode.causal_model import CausalModel
+from structgen.decode.device_graph import GraphedStep
+from structgen.decode.device_reader import DeviceReader
+from structgen.decode.device_step import DeviceStep, StepShape, StepState
+from structgen.decode.kv_cache import KvCache
+from structgen.decode.target import Tokens
+from structgen.decode.transformers_target import TransformersBatch
+from structgen.frozen_machine import FrozenMachine
+from structgen.kernels.advance import ENDED, RUNNING, settle_
+from structgen.kernels.arena import Arena
+
+STEPS_PER_READING: Final = 2
+"""Steps between two copies that the host reads."""
+
+_READINGS_AHEAD: Final = 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowStart:
+    """What a row starts from.
+
+    Attributes:
+        prompt_token_ids: at least one token.
+        machine: the grammar.
+        max_tokens: most tokens of the text.
+        seed: of the noise.
+        stream: of the noise.
+        sampling: how tokens are drawn.
+    """
+
+    prompt_token_ids: tuple[int, ...]
+    machine: FrozenMachine
+    max_tokens: int
+    seed: int
+    stream: int
+    sampling: Sampling
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowNews:
+    """What became of a row since the host was told last.
+
+    Attributes:
+        token_ids: tokens that were taken.
+        is_done: see structgen.kernels.advance.
+        legal_mass_lost: since the row was loaded, the sum of -log(legal mass).
+        most_mass_lost: the greatest of them.
+    """
+
+    token_ids: list[int]
+    is_done: int
+    legal_mass_lost: float
+    most_mass_lost: float
+
+
+class DeviceSession:
+    """A batch of rows with buffers of its own; one thread uses it at a time.
+
+    Attributes:
+        num_steps: steps that were started, ever.
+    """
+
+    def __init__(
+        self, model: CausalModel, arena: Arena, shape: StepShape, *, steps_per_reading: int = STEPS_PER_READING
+    ) -> None:
+        """Make buffers; the first load captures the step.
+
+        Args:
+            model: one that takes masks of ours.
+            arena: where the machines of all rows are.
+            shape: of the step.
+            steps_per_reading: steps between two copies that the host reads.
+        """
+        self.shape = shape
+        self.num_steps = 0
+        self._model = model
+        self._arena = arena
+        self._steps_per_reading = steps_per_reading
+        self._cache = KvCache(least_rows=shape.num_rows, least_positions=shape.num_positions)
+        batch = TransformersBatch(model, cache=self._cache)
+        self._rows = [batch.join() for _ in range(shape.num_rows)]
+        self._state = state = StepState(
+            shape,
+            num_tokens=arena.tables.num_tokens,
+            ring_size=steps_per_reading * (_READINGS_AHEAD + 1),
+            device=model.device,
+        )
+        registers = state.registers
+        read = (registers.ring, registers.ring_end, registers.is_done)
+        self._reader = DeviceReader((*read, state.legal_mass_lost, state.most_mass_lost), num_slots=_READINGS_AHEAD + 1)
+        self._version = -1
+        self._step: GraphedStep
+        # Of each row: how many of its tokens the host was told of, and how many copies from before it was loaded come.
+        self._num_told = [0] * shape.num_rows
+        self._num_stale = [0] * shape.num_rows
+
+    @property
+    def eager_because(self) -> str | None:
+        """Why steps do not run as CUDA graphs; None if they do, or if none was made yet."""
+        return None if self._version < 0 else self._step.eager_because
+
+    def load(self, row: int, start: RowStart) -> None:
+        """Read a prompt into a row, whatever it held, and let it run from the next step on."""
+        prompt = start.prompt_token_ids
+        if len(prompt) + start.max_tokens > self.shape.num_positions:
+            raise ValueError(
+                f"{len(prompt)} + {start.max_tokens} tokens do not fit {self.shape.num_positions} positions"
+            )
+        first_state = self._arena.add(start.machine)
+        self.stop(row)
+        if self._version != self._arena.version:
+            self._prepare()
+        # Only now: trying the step writes keys and values where the row stood before.
+        target = self._rows[row]
+        target.crop(0)
+        if len(prompt) > 1:
+            target.extend(Tokens(prompt[:-1], num_prompt_tokens=len(prompt) - 1))
+        self._write(row, start, first_state)
+        self._num_told[row] = 0
+        self._num_stale[row] = self._reader.num_taken
+
+    def stop(self, row: int) -> None:
+        """Let a row draw nothing more."""
+        self._state.registers.is_done[row].fill_(ENDED)
+
+    def news(self) -> list[RowNews]:
+        """Start steps until enough are under way, and return what the oldest copy says of each row."""
+        while self._reader.num_taken < _READINGS_AHEAD:
+            for _ in range(self._steps_per_reading):
+                self._step()
+            self.num_steps += self._steps_per_reading
+            self._reader.take()
+        columns = [one.tolist() for one in self._reader.read()]
+        return [self._news_of(row, *told) for row, told in enumerate(zip(*columns, strict=True))]
+
+    def _news_of(self, row: int, ring: list[int], ring_end: int, is_done: int, lost: float, most: float) -> RowNews:
+        if self._num_stale[row]:
+            self._num_stale[row] -= 1
+            return RowNews(token_ids=[], is_done=RUNNING, legal_mass_lost=0.0, most_mass_lost=0.0)
+        token_ids = [ring[number % len(ring)] for number in range(self._num_told[row], ring_end)]
+        self._num_told[row] = ring_end
+        return RowNews(token_ids=token_ids, is_done=is_done, legal_mass_lost=lost, most_mass_lost=most)
+
+    def _prepare(self) -> None:
+        """Bind the step to where the tables are now, while all rows rest: trying it draws nothing."""
+        is_done = self._state.registers.is_done
+        before = is_done.clone()
+        is_done.fill_(ENDED)
+        step = DeviceStep(self._model, self._cache, self._arena.tables, self.shape, self._state)
+        version = self._arena.version
+        self._step = GraphedStep(step, self._model.device)
+        self._version = version
+        is_done.copy_(before)
+
+    def _write(self, row: int, start: RowStart, first_state: int) -> None:
+        """Set what a row starts from; every value goes along with its launch, and nothing waits."""
+        state, registers, sampling = self._state, self._state.registers, start.sampling
+        signed_seed = start.seed - (1 << 64) if start.seed >> 63 else start.seed
+        written = [
+            (registers.state, first_state),
+            (registers.num_left, start.max_tokens),
+            (registers.position, len(start.prompt_token_ids)),
+            (registers.error, 0),
+            (registers.ring_end, 0),
+            (state.last, start.prompt_token_ids[-1]),
+            (state.noise.seed, signed_seed),
+            (state.noise.stream, start.stream),
+            (state.legal_mass_lost, 0.0),
+            (state.most_mass_lost, 0.0),
+            (state.penalises_all, sampling.penalty_scope is PenaltyScope.EVERYWHERE),
+            (state.options.temperature, sampling.temperature),
+            *self._truncations(sampling),
+            *self._penalties(row, sampling),
+            (registers.is_done, RUNNING),
+        ]
+        for tensor, value in written:
+            tensor[row].fill_(value)
+        self._write_bias(row, sampling)
+        settle_(self._arena.tables, registers)
+
+    def _truncations(self, sampling: Sampling) -> list[tuple[torch.Tensor, float]]:
+        options = self._state.options
+        if options.top_k is None or options.top_p is None or options.min_p is None:
+            return []
+        return [
+            (options.top_k, 0 if sampling.top_k is None else min(sampling.top_k, (1 << 31) - 1)),
+            (options.top_p, 1.0 if sampling.top_p is None else sampling.top_p),
+            (options.min_p, 0.0 if sampling.min_p is None else sampling.min_p),
+        ]
+
+    def _penalties(self, row: int, sampling: Sampling) -> list[tuple[torch.Tensor, float]]:
+        penalties = self._state.options.penalties
+        if penalties is None:
+            return []
+        penalties.counts[row].zero_()
+        return [
+            (penalties.repetition, sampling.repetition_penalty),
+            (penalties.presence, sampling.presence_penalty),
+            (penalties.frequency, sampling.frequency_penalty),
+        ]
+
+    def _write_bias(self, row: int, sampling: Sampling) -> None:
+        bias = self._state.options.bias
+        if bias is None:
+            return
+        bias.values[row].zero_()
+        bias.row[row].fill_(row if sampling.logit_bias else -1)
+        for token_id, value in (sampling.logit_bias or {}).items():
+            bias.values[row, token_id].fill_(max(value, -math.inf))

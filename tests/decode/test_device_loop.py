@@ -1,0 +1,43 @@
+"""Device mode by the reference operations on the CPU: the text of host mode, and no step that waits for the host."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from device_rows import SAMPLINGS, frozen, new_session, on_the_device, on_the_host, random_schema
+from structgen.decode.loop import Request
+
+NUM_SCHEMAS = 100
+
+
+def requests(first: int, num: int) -> list[tuple]:
+    """Return rows of different schemas, sampling options, prompts and budgets, half of them near the end."""
+    rows = []
+    for seed in range(first, first + num):
+        rng = random.Random(seed)
+        automaton = frozen(random_schema(seed))
+        needed = automaton.start().tokens_to_end_bound
+        request = Request(
+            prompt_token_ids=tuple(rng.randrange(250) for _ in range(rng.choice([1, 2, 7, 30]))),
+            max_tokens=needed + rng.choice([0, 1, 3, 9, 20, 40]),
+            seed=rng.choice([seed, 2**64 - 1 - seed]),
+            sampling=SAMPLINGS[seed % len(SAMPLINGS)],
+            stream=seed % 2,
+        )
+        rows.append((automaton, request))
+    return rows
+
+
+@pytest.mark.parametrize("first", range(0, NUM_SCHEMAS, 25))
+def test_the_text_is_that_of_host_mode(first: int) -> None:
+    """Rows of many grammars share a batch, come and go, and each gives the tokens and counts of host mode."""
+    rows = requests(first, 25)
+    for (automaton, request), found in zip(rows, on_the_device(new_session(), rows), strict=True):
+        wanted = on_the_host(automaton, request)
+        assert found.token_ids == wanted.token_ids
+        assert found.text == wanted.text
+        assert found.trace.truncated == wanted.trace.truncated
+        assert found.trace.num_draws == wanted.trace.num_draws
+        assert found.trace.legal_mass_lost == pytest.approx(wanted.trace.legal_mass_lost, rel=1e-5, abs=1e-5)

@@ -1,0 +1,126 @@
+"""What tests of device mode share: small frozen automata, a tiny model in float64, and both ways to a text."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from typing import Any
+
+import structgen as sg
+from structgen.config import PenaltyScope, Sampling
+from structgen.decode.causal_model import CausalModel
+from structgen.decode.device_loop import RowFollower
+from structgen.decode.device_session import DeviceSession
+from structgen.decode.device_step import StepShape
+from structgen.decode.loop import Decoding, Request
+from structgen.decode.transformers_target import TransformersBatch
+from structgen.grammar.token_automaton import TokenAutomaton
+from structgen.kernels.arena import Arena
+from tiny_tokenizer import byte_tokenizer, tiny_llama
+
+MOST_POSITIONS = 160
+_LEAVES: list[Any] = [
+    {"type": "boolean"},
+    {"type": "null"},
+    {"const": 'a "quoted" é'},
+    {"enum": ["red", "green", 3, None]},
+    {"type": "integer", "minimum": -20, "maximum": 105},
+    {"type": "integer", "minimum": 0},
+    {"type": "number", "minimum": 0, "maximum": 1},
+    {"type": "string", "maxLength": 5},
+    {"type": "string", "pattern": "^[A-Z]{2}-[0-9]+$", "maxLength": 8},
+    {"type": "string"},
+    {"type": "string", "format": "date"},
+]
+SAMPLINGS = [
+    Sampling.greedy(),
+    Sampling(),
+    Sampling(temperature=0.7, top_k=5),
+    Sampling(top_p=0.9),
+    Sampling(temperature=1.3, min_p=0.2),
+    Sampling(repetition_penalty=1.3, frequency_penalty=0.5),
+    Sampling(presence_penalty=1.0, penalty_scope=PenaltyScope.EVERYWHERE, top_k=40),
+    Sampling(logit_bias={34: 3.0, 65: -float("inf")}),
+]
+EVERYTHING = StepShape(
+    num_rows=8, num_positions=MOST_POSITIONS, has_truncation=True, has_penalties=True, has_bias=True
+)
+
+
+def random_schema(seed: int) -> sg.JsonSchema:
+    """Return a schema of closed objects, bounded arrays and unions, whose automaton has an end."""
+    rng = random.Random(seed)
+
+    def make(depth: int) -> Any:
+        kind = rng.choice(["leaf", "leaf", "array", "object", "object", "any"]) if depth else "leaf"
+        if kind == "array":
+            return {"type": "array", "items": make(depth - 1), "minItems": rng.randrange(2), "maxItems": 2}
+        if kind == "any":
+            return {"anyOf": [make(depth - 1), make(0)]}
+        if kind == "object":
+            names = rng.sample(["name", "true", "é", "x", 'a"b'], rng.randint(1, 3))
+            return {
+                "type": "object",
+                "properties": {name: make(depth - 1) for name in names},
+                "required": [name for name in names if rng.random() < 0.7],
+                "additionalProperties": False,
+            }
+        return rng.choice(_LEAVES)
+
+    return sg.JsonSchema(make(2), whitespace=rng.choice(["compact", "spaced"]))
+
+
+@cache
+def vocabulary() -> sg.Vocabulary:
+    """Return that of the tiny tokenizer."""
+    return sg.Vocabulary.from_tokenizer(byte_tokenizer(), stop_ids=[264])
+
+
+@cache
+def model() -> CausalModel:
+    """Return the tiny model."""
+    return CausalModel(tiny_llama())
+
+
+def frozen(output_type: Any) -> TokenAutomaton:
+    """Return a frozen automaton."""
+    automaton = sg.compile(output_type, vocabulary())
+    automaton.freeze()
+    return automaton
+
+
+def new_session(shape: StepShape = EVERYTHING, **options: Any) -> DeviceSession:
+    """Return a session with an arena of its own."""
+    arena = Arena(
+        vocabulary_digest=vocabulary().digest, num_tokens=vocabulary().size, num_private_rows=8 * shape.num_rows
+    )
+    return DeviceSession(model(), arena, shape, **options)
+
+
+def on_the_host(automaton: TokenAutomaton, request: Request) -> Decoding:
+    """Decode to the end in host mode."""
+    decoding = Decoding(TransformersBatch(model()).join(), automaton.start(), vocabulary(), request)
+    decoding.run()
+    return decoding
+
+
+def on_the_device(
+    session: DeviceSession, rows: list[tuple[TokenAutomaton, Request]]
+) -> list[RowFollower]:
+    """Decode rows together to the end, by the reference operations on the CPU; whoever ends gives its row on."""
+    followers = [RowFollower(automaton.start(), vocabulary(), request) for automaton, request in rows]
+    waiting = list(range(len(rows)))
+    running: dict[int, int] = {}
+    while waiting or running:
+        for place in range(session.shape.num_rows):
+            if waiting and place not in running:
+                running[place] = number = waiting.pop(0)
+                machine = rows[number][0].frozen_machine
+                assert machine is not None
+                session.load(place, followers[number].start(machine))
+        for place, news in enumerate(session.news()):
+            if place in running:
+                followers[running[place]].take(news)
+                if followers[running[place]].is_finished:
+                    del running[place]
+    return followers
