@@ -23,6 +23,7 @@ from structgen.report import Result
 
 if TYPE_CHECKING:
     from structgen.config import Limits
+    from structgen.decode.device_loop import DeviceDecoding
     from structgen.decode.exact_choice import ExactChoice
     from structgen.decode.loop import Decoding, Request
     from structgen.decode.prompt import Prompt
@@ -78,7 +79,7 @@ class _Call:
     deterministic: bool
     speculation: Speculation
     memory: DraftMemory
-    decoding: Decoding | ExactChoice = field(init=False)
+    decoding: Decoding | ExactChoice | DeviceDecoding = field(init=False)
     drafting: SpeculationRecord = field(init=False)
 
 
@@ -176,7 +177,7 @@ class Generator(Generic[T]):
             VocabularyError: an answer of Choice(exact=True) cannot be spelled, or the model has no stop token.
         """
         call = self._prepared(prompt, settings_of(CallSettings, options))
-        self._start(call, self._new_target(call)).run()
+        self._start_alone(call).run()
         return self._result(call)
 
     def _value_row(self, prompt: Prompt, options: RunOptions) -> _Row[T]:
@@ -196,7 +197,7 @@ class Generator(Generic[T]):
         for no more than was read. The options and errors are those of `run`, whose tokens and text it gives.
         """
         call = self._prepared(prompt, settings_of(CallSettings, options))
-        self._start(call, self._new_target(call))
+        self._start_alone(call)
         return self._partials(call)
 
     def _partials(self, call: _Call) -> Iterator[Partial[T]]:
@@ -242,8 +243,18 @@ class Generator(Generic[T]):
             memory=self._draft_memories.of(settings.scope),
         )
 
-    def _new_target(self, call: _Call) -> Target:
-        return self._runtime.new_target(deterministic=call.deterministic)
+    def _start_alone(self, call: _Call) -> Decoding | ExactChoice | DeviceDecoding:
+        """Begin with a call that shares no passes, in device mode where that can be."""
+        machine, pool = self._automaton.frozen_machine, self._runtime.device_pool
+        because = "whole answers are compared, and no tokens drawn" if self._answers is not None else None
+        because = because or pool.host_mode_because(machine, call.speculation, deterministic=call.deterministic)
+        if machine is None or because is not None:
+            decoding = self._start(call, self._runtime.new_target(deterministic=call.deterministic))
+            decoding.trace.host_mode_because = because
+            return decoding
+        call.drafting = SpeculationRecord.of(call.speculation, ())
+        call.decoding = pool.decoding(self._automaton.start(), machine, call.request)
+        return call.decoding
 
     def _start(self, call: _Call, target: Target) -> Decoding | ExactChoice:
         """Begin with a call, token by token or among whole answers; return it before its first token."""
@@ -256,10 +267,14 @@ class Generator(Generic[T]):
         call.drafting = SpeculationRecord.of(call.speculation, setup.drafters)
         vocabulary = self._runtime.vocabulary
         if self._answers is None:
-            call.decoding = Decoding(target, self._automaton.start(), vocabulary, call.request, setup)
+            decoding: Decoding | ExactChoice = Decoding(
+                target, self._automaton.start(), vocabulary, call.request, setup
+            )
         else:
-            call.decoding = ExactChoice(target, vocabulary, self._answers, call.request)
-        return call.decoding
+            decoding = ExactChoice(target, vocabulary, self._answers, call.request)
+        decoding.trace.host_mode_because = "rows of a batch share passes, which the host puts together"
+        call.decoding = decoding
+        return decoding
 
     @functools.cached_property
     def _answers(self) -> Mapping[str, tuple[int, ...]] | None:
@@ -330,7 +345,7 @@ class Generator(Generic[T]):
             model=runtime.name,
             dtype=runtime.dtype,
             device=str(runtime.device),
-            backend=runtime.backend,
+            backend=runtime.backend + (", device mode" if call.decoding.trace.mode == "device" else ""),
             threads=torch.get_num_threads(),
             model_digest=runtime.identity.model_digest,
             vocabulary_digest=runtime.vocabulary.digest,

@@ -6,7 +6,7 @@ Only what is measured is here; figures per schema field come with what measures 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from structgen.replay_record import ReplayRecord
 
@@ -20,6 +20,10 @@ class Report:
     Attributes:
         law: what the tokens are a sample of, such as "masked target".
         compile_cache: "hit" or "miss" for the compiled output type.
+        mode: who made the text: "host" asks the grammar in Python at every token; in "device" mode the GPU draws and
+            steps by itself, and the host follows.
+        host_mode_because: why it was not device mode; None if it was.
+        eager_because: in device mode, why its steps did not run as CUDA graphs; None if they did.
         num_prompt_tokens: tokens of the prompt.
         num_tokens: tokens of the text, the stop token not counted.
         num_target_passes: forward passes of the target model, the prefill included.
@@ -27,7 +31,7 @@ class Report:
         tpot_s: seconds per further drawn token; 0 if there is none.
         total_s: seconds from the start to the end of decoding.
         prefill_s: seconds in the pass over the prompt.
-        verify_s: seconds in the passes after it.
+        verify_s: seconds in the passes after it; in device mode seconds that the host waited for news, all told.
         draft_s: seconds spent on drafting.
         mask_s: seconds spent on making masks and moving the state.
         sample_s: seconds spent on masking, truncating and drawing.
@@ -45,6 +49,9 @@ class Report:
 
     law: str
     compile_cache: str
+    mode: Literal["host", "device"]
+    host_mode_because: str | None
+    eager_because: str | None
     num_prompt_tokens: int
     num_tokens: int
     num_target_passes: int

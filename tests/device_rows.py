@@ -40,11 +40,9 @@ SAMPLINGS = [
     Sampling(temperature=1.3, min_p=0.2),
     Sampling(repetition_penalty=1.3, frequency_penalty=0.5),
     Sampling(presence_penalty=1.0, penalty_scope=PenaltyScope.EVERYWHERE, top_k=40),
-    Sampling(logit_bias={34: 3.0, 65: -float("inf")}),
+    Sampling(logit_bias={34: 3.0, 262: -30.0}),
 ]
-EVERYTHING = StepShape(
-    num_rows=8, num_positions=MOST_POSITIONS, has_truncation=True, has_penalties=True, has_bias=True
-)
+EVERYTHING = StepShape(num_rows=8, num_positions=MOST_POSITIONS, has_truncation=True, has_penalties=True, has_bias=True)
 
 
 def random_schema(seed: int) -> sg.JsonSchema:
@@ -104,9 +102,7 @@ def on_the_host(automaton: TokenAutomaton, request: Request) -> Decoding:
     return decoding
 
 
-def on_the_device(
-    session: DeviceSession, rows: list[tuple[TokenAutomaton, Request]]
-) -> list[RowFollower]:
+def on_the_device(session: DeviceSession, rows: list[tuple[TokenAutomaton, Request]]) -> list[RowFollower]:
     """Decode rows together to the end, by the reference operations on the CPU; whoever ends gives its row on."""
     followers = [RowFollower(automaton.start(), vocabulary(), request) for automaton, request in rows]
     waiting = list(range(len(rows)))

@@ -6,7 +6,9 @@ where there is no CUDA, the step runs as it is, and says why. Left out: what a s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import torch
@@ -14,6 +16,34 @@ import torch
 # Before a capture everything has to be there that is made at the first use: buffers, handles, compiled kernels. What
 # torch's own documentation does before a capture is three runs.
 _NUM_WARM_UPS: Final = 3
+
+
+class Lane:
+    """Where sessions that share memory start their work: one at a time, and on one stream, so that none overtakes."""
+
+    def __init__(self, device: torch.device) -> None:
+        """Make the stream of a device.
+
+        Args:
+            device: where the work is done.
+        """
+        self._lock = threading.Lock()
+        self._device = device
+        self._stream: Any = None
+
+    @contextlib.contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Let what is started inside be done on the lane, behind all that was started on it before."""
+        with self._lock:
+            if self._device.type != "cuda":
+                yield
+                return
+            with torch.cuda.device(self._device):
+                if self._stream is None:
+                    self._stream = _new_stream()
+                self._stream.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(self._stream):
+                    yield
 
 
 class GraphedStep:
@@ -48,7 +78,7 @@ class GraphedStep:
             self._graph.replay()
 
     def _capture(self) -> None:
-        stream = torch.cuda.Stream()
+        stream = _new_stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(_NUM_WARM_UPS):
@@ -65,3 +95,9 @@ class GraphedStep:
             torch.cuda.synchronize()
             return
         self._graph = graph
+
+
+def _new_stream() -> Any:
+    """Return a new stream of the current device."""
+    stream: Any = torch.cuda.Stream  # torch has no types there
+    return stream()

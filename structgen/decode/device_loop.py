@@ -55,7 +55,7 @@ class RowFollower:
         self._text = GrowingText(request.stop)
         self.token_ids: list[int] = []
         self.is_finished = False
-        self.trace = Trace(num_prompt_tokens=len(request.prompt_token_ids))
+        self.trace = Trace(num_prompt_tokens=len(request.prompt_token_ids), mode="device")
 
     @property
     def text(self) -> str:
@@ -189,6 +189,7 @@ class DeviceDecoding:
                 clock = time.perf_counter()
                 session.load(0, follower.start(self._machine))
                 follower.trace.add_prefill(time.perf_counter() - clock)
+                follower.trace.eager_because = session.eager_because
                 self._is_loaded = True
             while not follower.is_finished and len(follower.token_ids) == num_tokens:
                 clock = time.perf_counter()

@@ -24,12 +24,13 @@ class DeviceReader:
             tensors: what is read; they stay where they are.
             num_slots: most copies that are under way or not yet read.
         """
+        new_event: Any = torch.cuda.Event  # torch has no types there
         is_cuda = tensors[0].device.type == "cuda"
         self._tensors = list(tensors)
         self._free: list[tuple[list[torch.Tensor], Any]] = []
         for _ in range(num_slots):
             room = [torch.empty(one.shape, dtype=one.dtype, device="cpu", pin_memory=is_cuda) for one in tensors]
-            self._free.append((room, torch.cuda.Event() if is_cuda else None))
+            self._free.append((room, new_event() if is_cuda else None))
         self._taken: deque[tuple[list[torch.Tensor], Any]] = deque()
 
     @property

@@ -17,7 +17,7 @@ import torch
 
 from structgen.config import PenaltyScope, Sampling
 from structgen.decode.causal_model import CausalModel
-from structgen.decode.device_graph import GraphedStep
+from structgen.decode.device_graph import GraphedStep, Lane
 from structgen.decode.device_reader import DeviceReader
 from structgen.decode.device_step import DeviceStep, StepShape, StepState
 from structgen.decode.kv_cache import KvCache
@@ -79,7 +79,13 @@ class DeviceSession:
     """
 
     def __init__(
-        self, model: CausalModel, arena: Arena, shape: StepShape, *, steps_per_reading: int = STEPS_PER_READING
+        self,
+        model: CausalModel,
+        arena: Arena,
+        shape: StepShape,
+        *,
+        steps_per_reading: int = STEPS_PER_READING,
+        lane: Lane | None = None,
     ) -> None:
         """Make buffers; the first load captures the step.
 
@@ -88,12 +94,14 @@ class DeviceSession:
             arena: where the machines of all rows are.
             shape: of the step.
             steps_per_reading: steps between two copies that the host reads.
+            lane: that of all sessions of the arena; None if this is the only one.
         """
         self.shape = shape
         self.num_steps = 0
         self._model = model
         self._arena = arena
         self._steps_per_reading = steps_per_reading
+        self._lane = Lane(model.device) if lane is None else lane
         self._cache = KvCache(least_rows=shape.num_rows, least_positions=shape.num_positions)
         batch = TransformersBatch(model, cache=self._cache)
         self._rows = [batch.join() for _ in range(shape.num_rows)]
@@ -124,8 +132,15 @@ class DeviceSession:
             raise ValueError(
                 f"{len(prompt)} + {start.max_tokens} tokens do not fit {self.shape.num_positions} positions"
             )
+        with self._lane():
+            self._load(row, start)
+        self._num_told[row] = 0
+        self._num_stale[row] = self._reader.num_taken
+
+    def _load(self, row: int, start: RowStart) -> None:
+        prompt = start.prompt_token_ids
         first_state = self._arena.add(start.machine)
-        self.stop(row)
+        self._state.registers.is_done[row].fill_(ENDED)
         if self._version != self._arena.version:
             self._prepare()
         # Only now: trying the step writes keys and values where the row stood before.
@@ -134,20 +149,20 @@ class DeviceSession:
         if len(prompt) > 1:
             target.extend(Tokens(prompt[:-1], num_prompt_tokens=len(prompt) - 1))
         self._write(row, start, first_state)
-        self._num_told[row] = 0
-        self._num_stale[row] = self._reader.num_taken
 
     def stop(self, row: int) -> None:
         """Let a row draw nothing more."""
-        self._state.registers.is_done[row].fill_(ENDED)
+        with self._lane():
+            self._state.registers.is_done[row].fill_(ENDED)
 
     def news(self) -> list[RowNews]:
         """Start steps until enough are under way, and return what the oldest copy says of each row."""
         while self._reader.num_taken < _READINGS_AHEAD:
-            for _ in range(self._steps_per_reading):
-                self._step()
+            with self._lane():
+                for _ in range(self._steps_per_reading):
+                    self._step()
+                self._reader.take()
             self.num_steps += self._steps_per_reading
-            self._reader.take()
         columns = [one.tolist() for one in self._reader.read()]
         return [self._news_of(row, *told) for row, told in enumerate(zip(*columns, strict=True))]
 

@@ -13,6 +13,7 @@ import torch
 
 from structgen.config import Whitespace
 from structgen.decode.causal_model import CausalModel, text_config
+from structgen.decode.device_pool import DevicePool
 from structgen.decode.digests import ModelIdentity, backend_of
 from structgen.decode.models import LoadedModel, check_readable, check_tokenizer
 from structgen.decode.packed_linear import Packing
@@ -35,6 +36,7 @@ class Runtime:
     Attributes:
         vocabulary: that of the tokenizer, with every stop id that model and tokenizer name.
         route_controls: who decides how far its requests draft ahead.
+        device_pool: device mode, and which requests it is for.
         context_length: most tokens of prompt and answer together, None if the model sets no bound.
     """
 
@@ -58,6 +60,7 @@ class Runtime:
         check_tokenizer(self.vocabulary, loaded.model)
         self._causal_model = CausalModel(loaded.model)
         check_passes(loaded.model, self._causal_model)
+        self.device_pool = DevicePool(self._causal_model, self.vocabulary)
         length = getattr(text_config(loaded.model.config), "max_position_embeddings", None)
         self.context_length: int | None = length if isinstance(length, int) and length > 0 else None
 

@@ -6,6 +6,7 @@ import math
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Literal
 
 from structgen.replay_record import ReplayRecord
 from structgen.report import Report
@@ -16,6 +17,9 @@ class Trace:
     """What the loop counts; the names are explained in structgen.report.Report.
 
     Attributes:
+        mode: "host", or "device" where the device makes the text by itself.
+        host_mode_because: why it is not device mode, where that is known.
+        eager_because: in device mode, why its steps are not CUDA graphs.
         law: what is sampled as long as the budget cuts nothing.
         drafts: what was drafted for each pass, see ReplayRecord.
         num_draws: draws so far, that of the stop token included.
@@ -25,6 +29,9 @@ class Trace:
     """
 
     num_prompt_tokens: int
+    mode: Literal["host", "device"] = "host"
+    host_mode_because: str | None = None
+    eager_because: str | None = None
     law: str = "masked target"
     num_tokens: int = 0
     num_target_passes: int = 0
@@ -102,6 +109,9 @@ class Trace:
         return Report(
             law=f"{self.law} given the budget" if self.truncated else self.law,
             compile_cache=compile_cache,
+            mode=self.mode,
+            host_mode_because=self.host_mode_because,
+            eager_because=self.eager_because,
             num_prompt_tokens=self.num_prompt_tokens,
             num_tokens=self.num_tokens,
             num_target_passes=self.num_target_passes,
