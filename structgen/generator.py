@@ -245,15 +245,19 @@ class Generator(Generic[T]):
 
     def _start_alone(self, call: _Call) -> Decoding | ExactChoice | DeviceDecoding:
         """Begin with a call that shares no passes, in device mode where that can be."""
-        machine, pool = self._automaton.frozen_machine, self._runtime.device_pool
+        from structgen.grammar.frozen_automaton import FrozenAutomaton
+
+        walked, pool = self._automaton.start().automaton, self._runtime.device_pool
+        frozen = walked if isinstance(walked, FrozenAutomaton) else None
         because = "whole answers are compared, and no tokens drawn" if self._answers is not None else None
-        because = because or pool.host_mode_because(machine, call.speculation, deterministic=call.deterministic)
-        if machine is None or because is not None:
+        because = because or pool.host_mode_because(frozen, call.speculation, deterministic=call.deterministic)
+        if frozen is None or because is not None:
             decoding = self._start(call, self._runtime.new_target(deterministic=call.deterministic))
             decoding.trace.host_mode_because = because
             return decoding
         call.drafting = SpeculationRecord.of(call.speculation, ())
-        call.decoding = pool.decoding(self._automaton.start(), machine, call.request)
+        num_drafted = 0 if call.speculation.drafters == () else call.speculation.max_draft_tokens
+        call.decoding = pool.decoding(frozen, call.request, max_draft_tokens=num_drafted)
         return call.decoding
 
     def _start(self, call: _Call, target: Target) -> Decoding | ExactChoice:

@@ -9,11 +9,13 @@ from typing import Any
 import structgen as sg
 from structgen.config import PenaltyScope, Sampling
 from structgen.decode.causal_model import CausalModel
+from structgen.decode.device_drafts import DeviceDrafts
 from structgen.decode.device_loop import RowFollower
 from structgen.decode.device_session import DeviceSession
 from structgen.decode.device_step import StepShape
 from structgen.decode.loop import Decoding, Request
 from structgen.decode.transformers_target import TransformersBatch
+from structgen.grammar.frozen_automaton import FrozenAutomaton
 from structgen.grammar.token_automaton import TokenAutomaton
 from structgen.kernels.arena import Arena
 from tiny_tokenizer import byte_tokenizer, tiny_llama
@@ -43,6 +45,7 @@ SAMPLINGS = [
     Sampling(logit_bias={34: 3.0, 262: -30.0}),
 ]
 EVERYTHING = StepShape(num_rows=8, num_positions=MOST_POSITIONS, has_truncation=True, has_penalties=True, has_bias=True)
+DRAFTED = StepShape(num_rows=8, num_positions=MOST_POSITIONS, num_drafted=3, has_truncation=True, has_bias=True)
 
 
 def random_schema(seed: int) -> sg.JsonSchema:
@@ -92,7 +95,8 @@ def new_session(shape: StepShape = EVERYTHING, **options: Any) -> DeviceSession:
     arena = Arena(
         vocabulary_digest=vocabulary().digest, num_tokens=vocabulary().size, num_private_rows=8 * shape.num_rows
     )
-    return DeviceSession(model(), arena, shape, **options)
+    drafts = DeviceDrafts(arena, num_drafted=shape.num_drafted, device=model().device)
+    return DeviceSession(model(), arena, shape, drafts=drafts, **options)
 
 
 def on_the_host(automaton: TokenAutomaton, request: Request) -> Decoding:
@@ -111,9 +115,11 @@ def on_the_device(session: DeviceSession, rows: list[tuple[TokenAutomaton, Reque
         for place in range(session.shape.num_rows):
             if waiting and place not in running:
                 running[place] = number = waiting.pop(0)
-                machine = rows[number][0].frozen_machine
-                assert machine is not None
-                session.load(place, followers[number].start(machine))
+                automaton = rows[number][0].start().automaton
+                assert isinstance(automaton, FrozenAutomaton)
+                if session.shape.num_drafted:
+                    session.drafts.add(automaton)
+                session.load(place, followers[number].start(automaton.machine))
         for place, news in enumerate(session.news()):
             if place in running:
                 followers[running[place]].take(news)

@@ -47,6 +47,8 @@ class CausalModel:
         self._cache_argument = _cache_name(self._body)
         self._dtype: torch.dtype = model.dtype
         self._reaches = _reaches(text_config(model.config))
+        length = getattr(text_config(model.config), "max_position_embeddings", None)
+        self._last_position = length - 1 if isinstance(length, int) and length > 0 else None
         self._takes_positions = "position_ids" in inspect.signature(self._body.forward).parameters
         self.head = _head_behind(model, body_of(model), self._body)
         self.logits_width = logits_width(model)
@@ -74,6 +76,8 @@ class CausalModel:
     def run_chains(self, token_ids: torch.Tensor, positions: torch.Tensor, cache: Any, num_positions: int) -> Any:
         """Make one pass over chains whose places are known to the device alone: fixed shapes, and nothing waits.
 
+        Drafts may reach beyond the last position that the model knows: they stand there, and are never accepted.
+
         Args:
             token_ids: (rows, width) int64.
             positions: (rows, width) int64, where each token stands in its row.
@@ -84,7 +88,8 @@ class CausalModel:
             (rows, width, hidden_size) hidden states.
         """
         masks = {reach.kind: chain_mask(positions, num_positions, reach, self._dtype) for reach in self._reaches}
-        return self._forward(token_ids, positions, masks, cache)
+        known = positions if self._last_position is None else positions.clamp(max=self._last_position)
+        return self._forward(token_ids, known, masks, cache)
 
     def _forward(
         self, token_ids: torch.Tensor, positions: torch.Tensor, masks: dict[str, torch.Tensor] | None, cache: Any

@@ -4,7 +4,7 @@ It has the face of the loop on the host (loop.Decoding), and gives the same text
 waits for: bytes to text, stop strings, counts, and where the grammar stood for a message. Where a stop string ends the
 text, or nobody reads on, the device has made some steps in vain.
 
-Left out: drafts, whole answers, and which requests run in device mode (device_mode.py).
+Left out: whole answers, and which requests run in device mode (device_mode.py).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from structgen.decode.device_session import DeviceSession, RowNews, RowStart
 from structgen.decode.draft import Masks
+from structgen.decode.drafters import ForcedRun
 from structgen.decode.loop import Request
 from structgen.decode.state import DecodeState
 from structgen.decode.text import GrowingText
@@ -119,7 +120,11 @@ class RowFollower:
         return self._masks.has_text(mask)
 
     def _note(self, news: RowNews, *, num_draws: int) -> None:
-        self.trace.follow(num_draws, legal_mass_lost=news.legal_mass_lost, most_mass_lost=news.most_mass_lost)
+        trace, sums = self.trace, (news.legal_mass_lost, news.most_mass_lost)
+        trace.follow(num_draws, news.num_passes, legal_mass_lost=sums)
+        if news.num_drafted:
+            name = ForcedRun().name
+            trace.drafted[name], trace.accepted[name] = news.num_drafted, news.num_accepted
 
     def _close(self) -> None:
         self.is_finished = True

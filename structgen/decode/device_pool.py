@@ -5,7 +5,7 @@ it back, and the next request of the same shape takes it. Sizes are rounded up, 
 machines of a model are in one arena, and all of its sessions start their work on one stream, a step at a time, because
 the rows that a budget cuts are written to one place.
 
-Left out: several requests in one session (device_session.py can), and drafts.
+Left out: several requests in one session, which device_session.py can have.
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ from typing import Final
 
 from structgen.config import Sampling, Speculation
 from structgen.decode.causal_model import CausalModel
+from structgen.decode.device_drafts import DeviceDrafts
 from structgen.decode.device_graph import Lane
 from structgen.decode.device_loop import DeviceDecoding, RowFollower
 from structgen.decode.device_session import DeviceSession
 from structgen.decode.device_step import StepShape
 from structgen.decode.loop import Request
-from structgen.decode.state import DecodeState
-from structgen.frozen_machine import FrozenMachine
+from structgen.grammar.frozen_automaton import FrozenAutomaton
 from structgen.kernels.arena import Arena
 from structgen.vocabulary import Vocabulary
 
 _LEAST_POSITIONS: Final = 256
+# Tokens of a draft, where the request allows so many: a pass over five tokens reads the weights once, as one over one
+# does. Chosen, not measured.
+_MOST_DRAFTED: Final = 4
 # Sessions that nobody uses; each has a KV cache.
 _MOST_FREE: Final = 4
 
@@ -49,16 +52,16 @@ class DevicePool:
         self._device_types = device_types
         self._lock = threading.Lock()
         self._lane = Lane(model.device)
-        self._arena: Arena | None = None
+        self._tables: tuple[Arena, DeviceDrafts] | None = None
         self._free: OrderedDict[int, DeviceSession] = OrderedDict()
 
     def host_mode_because(
-        self, machine: FrozenMachine | None, speculation: Speculation, *, deterministic: bool
+        self, automaton: FrozenAutomaton | None, speculation: Speculation, *, deterministic: bool
     ) -> str | None:
         """Return why a request runs in host mode; None if it can run in device mode.
 
         Args:
-            machine: that of its automaton, None where it is not frozen.
+            automaton: the frozen one, None where it is not frozen.
             speculation: its options.
             deterministic: whether its passes have one width.
         """
@@ -66,7 +69,7 @@ class DevicePool:
             return f"the model is on a device of type {self._model.device.type}, and device mode needs cuda"
         if self._model.no_masks_because is not None:
             return f"the model cannot be given masks of ours: {self._model.no_masks_because}"
-        if machine is None:
+        if automaton is None:
             return "the automaton is not frozen: call freeze() of the generator's automaton once"
         if deterministic:
             return "deterministic passes have a width of their own"
@@ -75,34 +78,44 @@ class DevicePool:
             return f"the drafters that were asked for ({names}) run on the host"
         return None
 
-    def decoding(self, state: DecodeState, machine: FrozenMachine, request: Request) -> DeviceDecoding:
+    def decoding(self, automaton: FrozenAutomaton, request: Request, *, max_draft_tokens: int = 0) -> DeviceDecoding:
         """Return a request before its first token.
 
         Args:
-            state: the start state, which follows the text.
-            machine: that of the state.
+            automaton: what the text follows.
             request: prompt, budget, seed and sampling.
+            max_draft_tokens: most tokens of a draft.
 
         Raises:
             BudgetError: the budget is smaller than the state's finishing cost.
         """
-        follower = RowFollower(state, self._vocabulary, request)
-        session = self._take(_shape(request))
-        return DeviceDecoding(session, follower, machine, release=self._give)
+        follower = RowFollower(automaton.start(), self._vocabulary, request)
+        shape = _shape(request, max_draft_tokens)
+        arena, drafts = self._shared()
+        if shape.num_drafted:
+            drafts.add(automaton)
+        return DeviceDecoding(self._take(shape, arena, drafts), follower, automaton.machine, release=self._give)
 
-    def _take(self, shape: StepShape) -> DeviceSession:
+    def _shared(self) -> tuple[Arena, DeviceDrafts]:
+        """Return what all sessions look up, made at the first use."""
         with self._lock:
-            if self._arena is None:
-                self._arena = Arena(
+            if self._tables is None:
+                arena = Arena(
                     vocabulary_digest=self._vocabulary.digest,
                     num_tokens=self._vocabulary.size,
-                    num_private_rows=1,
+                    num_private_rows=1 + _MOST_DRAFTED,
                     device=self._model.device,
                 )
+                drafts = DeviceDrafts(arena, num_drafted=_MOST_DRAFTED, device=self._model.device)
+                self._tables = arena, drafts
+            return self._tables
+
+    def _take(self, shape: StepShape, arena: Arena, drafts: DeviceDrafts) -> DeviceSession:
+        with self._lock:
             found = next((key for key, session in self._free.items() if session.shape == shape), None)
             if found is not None:
                 return self._free.pop(found)
-            return DeviceSession(self._model, self._arena, shape, lane=self._lane)
+            return DeviceSession(self._model, arena, shape, lane=self._lane, drafts=drafts)
 
     def _give(self, session: DeviceSession) -> None:
         with self._lock:
@@ -111,13 +124,14 @@ class DevicePool:
                 self._free.popitem(last=False)
 
 
-def _shape(request: Request) -> StepShape:
+def _shape(request: Request, max_draft_tokens: int) -> StepShape:
     """Return the shape of a request alone."""
     sampling: Sampling = request.sampling
     needed = len(request.prompt_token_ids) + request.max_tokens
     return StepShape(
         num_rows=1,
         num_positions=max(_LEAST_POSITIONS, 1 << (needed - 1).bit_length()),
+        num_drafted=_MOST_DRAFTED if max_draft_tokens >= _MOST_DRAFTED and not sampling.has_penalties else 0,
         has_truncation=sampling.top_k is not None or sampling.top_p is not None or bool(sampling.min_p),
         has_penalties=sampling.has_penalties,
         has_bias=bool(sampling.logit_bias),

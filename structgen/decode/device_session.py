@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import torch
 
 from structgen.config import PenaltyScope, Sampling
 from structgen.decode.causal_model import CausalModel
+from structgen.decode.device_drafts import DeviceDrafts
 from structgen.decode.device_graph import GraphedStep, Lane
 from structgen.decode.device_reader import DeviceReader
-from structgen.decode.device_step import DeviceStep, StepShape, StepState
+from structgen.decode.device_step import DeviceStep, StepShape, StepState, StepTables
 from structgen.decode.kv_cache import KvCache
 from structgen.decode.target import Tokens
 from structgen.decode.transformers_target import TransformersBatch
@@ -63,18 +64,26 @@ class RowNews:
         is_done: see structgen.kernels.advance.
         legal_mass_lost: since the row was loaded, the sum of -log(legal mass).
         most_mass_lost: the greatest of them.
+        num_passes: since the row was loaded, that over its prompt not counted.
+        num_drafted: likewise, tokens that were drafted and read.
+        num_accepted: those of them that became text.
     """
 
     token_ids: list[int]
     is_done: int
-    legal_mass_lost: float
-    most_mass_lost: float
+    legal_mass_lost: float = 0.0
+    most_mass_lost: float = 0.0
+    num_passes: int = 0
+    num_drafted: int = 0
+    num_accepted: int = 0
 
 
 class DeviceSession:
     """A batch of rows with buffers of its own; one thread uses it at a time.
 
     Attributes:
+        shape: of its steps.
+        drafts: what is drafted; None where nothing is.
         num_steps: steps that were started, ever.
     """
 
@@ -86,6 +95,7 @@ class DeviceSession:
         *,
         steps_per_reading: int = STEPS_PER_READING,
         lane: Lane | None = None,
+        drafts: DeviceDrafts | None = None,
     ) -> None:
         """Make buffers; the first load captures the step.
 
@@ -95,26 +105,29 @@ class DeviceSession:
             shape: of the step.
             steps_per_reading: steps between two copies that the host reads.
             lane: that of all sessions of the arena; None if this is the only one.
+            drafts: what is drafted, where the shape has drafts.
         """
         self.shape = shape
+        self.drafts = drafts if shape.num_drafted else None
         self.num_steps = 0
         self._model = model
         self._arena = arena
         self._steps_per_reading = steps_per_reading
         self._lane = Lane(model.device) if lane is None else lane
-        self._cache = KvCache(least_rows=shape.num_rows, least_positions=shape.num_positions)
+        self._cache = KvCache(least_rows=shape.num_rows, least_positions=shape.num_slots)
         batch = TransformersBatch(model, cache=self._cache)
         self._rows = [batch.join() for _ in range(shape.num_rows)]
         self._state = state = StepState(
             shape,
             num_tokens=arena.tables.num_tokens,
-            ring_size=steps_per_reading * (_READINGS_AHEAD + 1),
+            ring_size=steps_per_reading * (_READINGS_AHEAD + 1) * shape.num_nodes,
             device=model.device,
         )
         registers = state.registers
-        read = (registers.ring, registers.ring_end, registers.is_done)
-        self._reader = DeviceReader((*read, state.legal_mass_lost, state.most_mass_lost), num_slots=_READINGS_AHEAD + 1)
-        self._version = -1
+        read: tuple[torch.Tensor, ...] = (registers.ring, registers.ring_end, registers.is_done)
+        read = (*read, state.legal_mass_lost, state.most_mass_lost, state.counts)
+        self._reader = DeviceReader(read, num_slots=_READINGS_AHEAD + 1)
+        self._version: tuple[int, int] | None = None
         self._step: GraphedStep
         # Of each row: how many of its tokens the host was told of, and how many copies from before it was loaded come.
         self._num_told = [0] * shape.num_rows
@@ -123,7 +136,7 @@ class DeviceSession:
     @property
     def eager_because(self) -> str | None:
         """Why steps do not run as CUDA graphs; None if they do, or if none was made yet."""
-        return None if self._version < 0 else self._step.eager_because
+        return None if self._version is None else self._step.eager_because
 
     def load(self, row: int, start: RowStart) -> None:
         """Read a prompt into a row, whatever it held, and let it run from the next step on."""
@@ -141,7 +154,7 @@ class DeviceSession:
         prompt = start.prompt_token_ids
         first_state = self._arena.add(start.machine)
         self._state.registers.is_done[row].fill_(ENDED)
-        if self._version != self._arena.version:
+        if self._version != self._current_version:
             self._prepare()
         # Only now: trying the step writes keys and values where the row stood before.
         target = self._rows[row]
@@ -166,21 +179,35 @@ class DeviceSession:
         columns = [one.tolist() for one in self._reader.read()]
         return [self._news_of(row, *told) for row, told in enumerate(zip(*columns, strict=True))]
 
-    def _news_of(self, row: int, ring: list[int], ring_end: int, is_done: int, lost: float, most: float) -> RowNews:
+    def _news_of(self, row: int, ring: list[int], ring_end: int, is_done: int, *sums: Any) -> RowNews:
         if self._num_stale[row]:
             self._num_stale[row] -= 1
-            return RowNews(token_ids=[], is_done=RUNNING, legal_mass_lost=0.0, most_mass_lost=0.0)
+            return RowNews(token_ids=[], is_done=RUNNING)
         token_ids = [ring[number % len(ring)] for number in range(self._num_told[row], ring_end)]
         self._num_told[row] = ring_end
-        return RowNews(token_ids=token_ids, is_done=is_done, legal_mass_lost=lost, most_mass_lost=most)
+        lost, most, (num_passes, num_drafted, num_accepted) = sums
+        return RowNews(
+            token_ids=token_ids,
+            is_done=is_done,
+            legal_mass_lost=lost,
+            most_mass_lost=most,
+            num_passes=num_passes,
+            num_drafted=num_drafted,
+            num_accepted=num_accepted,
+        )
+
+    @property
+    def _current_version(self) -> tuple[int, int]:
+        return self._arena.version, 0 if self.drafts is None else self.drafts.version
 
     def _prepare(self) -> None:
         """Bind the step to where the tables are now, while all rows rest: trying it draws nothing."""
         is_done = self._state.registers.is_done
         before = is_done.clone()
         is_done.fill_(ENDED)
-        step = DeviceStep(self._model, self._cache, self._arena.tables, self.shape, self._state)
-        version = self._arena.version
+        version = self._current_version
+        tables = StepTables(arena=self._arena.tables, drafts=None if self.drafts is None else self.drafts.tensor)
+        step = DeviceStep(self._model, self._cache, tables, self.shape, self._state)
         self._step = GraphedStep(step, self._model.device)
         self._version = version
         is_done.copy_(before)
@@ -200,6 +227,7 @@ class DeviceSession:
             (state.noise.stream, start.stream),
             (state.legal_mass_lost, 0.0),
             (state.most_mass_lost, 0.0),
+            (state.counts, 0),
             (state.penalises_all, sampling.penalty_scope is PenaltyScope.EVERYWHERE),
             (state.options.temperature, sampling.temperature),
             *self._truncations(sampling),
@@ -207,7 +235,8 @@ class DeviceSession:
             (registers.is_done, RUNNING),
         ]
         for tensor, value in written:
-            tensor[row].fill_(value)
+            # An option has a value for each place of the row.
+            tensor.view(self.shape.num_rows, -1)[row].fill_(value)
         self._write_bias(row, sampling)
         settle_(self._arena.tables, registers)
 
@@ -237,6 +266,6 @@ class DeviceSession:
         if bias is None:
             return
         bias.values[row].zero_()
-        bias.row[row].fill_(row if sampling.logit_bias else -1)
+        bias.row.view(self.shape.num_rows, -1)[row].fill_(row if sampling.logit_bias else -1)
         for token_id, value in (sampling.logit_bias or {}).items():
             bias.values[row, token_id].fill_(max(value, -math.inf))

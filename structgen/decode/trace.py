@@ -52,6 +52,7 @@ class Trace:
     started: float = field(default_factory=time.perf_counter)
     first_drawn: float | None = None
     last_drawn: float = 0.0
+    _num_followed: int = 0
 
     def add_pass(self, seconds: float) -> None:
         """Count a pass of the target; the first is the prefill."""
@@ -76,21 +77,22 @@ class Trace:
         self.legal_mass_lost += legal_mass_lost
         self.most_mass_lost = max(self.most_mass_lost, legal_mass_lost)
 
-    def follow(self, num_draws: int, *, legal_mass_lost: float, most_mass_lost: float) -> None:
-        """Take over what a device has counted up to now: each draw was a pass.
+    def follow(self, num_draws: int, num_passes: int, *, legal_mass_lost: tuple[float, float]) -> None:
+        """Take over what a device has counted up to now.
 
         Args:
             num_draws: draws so far.
-            legal_mass_lost: their sum so far.
-            most_mass_lost: the greatest of them.
+            num_passes: passes so far, that over the prompt not counted.
+            legal_mass_lost: the sum of -log(legal mass) so far, and the greatest of them.
         """
         if num_draws > self.num_draws:
             self.last_drawn = time.perf_counter()
             if self.first_drawn is None:
                 self.first_drawn = self.last_drawn
-        self.num_target_passes += num_draws - self.num_draws
+        self.num_target_passes += num_passes - self._num_followed
+        self._num_followed = num_passes
         self.num_draws = num_draws
-        self.legal_mass_lost, self.most_mass_lost = legal_mass_lost, most_mass_lost
+        self.legal_mass_lost, self.most_mass_lost = legal_mass_lost
 
     def finish(self, num_tokens: int) -> None:
         """Note the end."""

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from device_rows import SAMPLINGS, frozen, new_session, on_the_device, on_the_host, random_schema
+from device_rows import DRAFTED, SAMPLINGS, frozen, new_session, on_the_device, on_the_host, random_schema
 from structgen.decode.loop import Request
 
 NUM_SCHEMAS = 100
@@ -34,7 +34,27 @@ def requests(first: int, num: int) -> list[tuple]:
 def test_the_text_is_that_of_host_mode(first: int) -> None:
     """Rows of many grammars share a batch, come and go, and each gives the tokens and counts of host mode."""
     rows = requests(first, 25)
-    for (automaton, request), found in zip(rows, on_the_device(new_session(), rows), strict=True):
+    check(rows, on_the_device(new_session(), rows))
+
+
+@pytest.mark.parametrize("first", [0, NUM_SCHEMAS])
+def test_drafts_change_the_passes_and_not_the_text(first: int) -> None:
+    """Forced runs that the device drafts by itself: the same tokens and counts, in fewer passes."""
+    rows = [one for one in requests(first, 25) if not one[1].sampling.has_penalties]
+    found = on_the_device(new_session(DRAFTED), rows)
+    check(rows, found)
+    accepted = sum(one.trace.accepted["ForcedRun"] for one in found)
+    assert accepted > 20
+    for one in found:
+        trace = one.trace
+        num_known = trace.num_target_passes + trace.accepted["ForcedRun"]
+        # The first pass is that over the prompt but for its last token; a text of no choice at all has no other.
+        assert trace.num_draws <= num_known <= trace.num_draws + 1
+
+
+def check(rows: list[tuple], followers: list) -> None:
+    """Compare with host mode, row by row."""
+    for (automaton, request), found in zip(rows, followers, strict=True):
         wanted = on_the_host(automaton, request)
         assert found.token_ids == wanted.token_ids
         assert found.text == wanted.text
