@@ -66,7 +66,7 @@ class JsonSchema(OutputDeclaration[Any]):
             OptionError: it is neither data nor text, or a request to a server that holds a schema.
         """
         # Read when a schema is declared, so that declaring other texts stays light.
-        from structgen.grammar.json_schema import schema_text, suspects
+        from structgen.grammar.json_schema import read_schema, suspects
 
         _refuse_path("JsonSchema", "the schema", schema)
         if isinstance(schema, type):
@@ -74,9 +74,9 @@ class JsonSchema(OutputDeclaration[Any]):
                 f"JsonSchema takes a schema, not the class {schema.__name__}; a class is an output type by itself, as "
                 f"in model.generate({schema.__name__}, prompt)"
             )
-        text = schema_text(schema)
+        root, text = read_schema(schema)
         _refuse_envelope(text)
-        if ignored := suspects(json.loads(text)):
+        if ignored := suspects(root):
             words = "; ".join(map(str, ignored[:_MAX_TOLD]))
             more = f"; and {len(ignored) - _MAX_TOLD} more" if len(ignored) > _MAX_TOLD else ""
             warnings.warn(words + more, UserWarning, stacklevel=2)

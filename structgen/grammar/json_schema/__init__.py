@@ -8,8 +8,6 @@ and what the notes of `keywords.KEYWORDS` leave out.
 
 from __future__ import annotations
 
-import json
-
 from structgen.errors import UnsatisfiableError, UnsupportedSchemaError
 from structgen.grammar import ir
 from structgen.grammar.json_schema.blame import nothing_fits
@@ -17,8 +15,7 @@ from structgen.grammar.json_schema.document import (
     JsonValue,
     SchemaSource,
     nested_too_deeply,
-    parse_schema,
-    schema_text,
+    read_schema,
 )
 from structgen.grammar.json_schema.emit import Emitter, PropertyOrder
 from structgen.grammar.json_schema.layout import Style
@@ -26,7 +23,7 @@ from structgen.grammar.json_schema.misspelt import suspects
 from structgen.grammar.json_schema.resources import Document
 from structgen.grammar.json_schema.solver import SelfReferenceError, Solver
 
-__all__ = ["JsonValue", "PropertyOrder", "SchemaSource", "Style", "lower_schema", "schema_text", "suspects"]
+__all__ = ["JsonValue", "PropertyOrder", "SchemaSource", "Style", "lower_schema", "read_schema", "suspects"]
 
 
 def lower_schema(
@@ -51,12 +48,12 @@ def lower_schema(
         LimitError: the schema is nested too deeply, or multiplies out into too many cases.
     """
     try:
-        root = parse_schema(schema)
+        root, text = read_schema(schema)
         solver = Solver(Document(root), closed=closed)
         emitter = Emitter(solver, property_order)
         emitter.survey(whitespace)
         try:
-            return emitter.grammar(json.dumps(root, ensure_ascii=False))
+            return emitter.grammar(text)
         except UnsatisfiableError as error:
             raise nothing_fits(solver, error.pointer) from None
     except SelfReferenceError as error:

@@ -32,6 +32,16 @@ EXPONENT = "x-structgen-exponent"
 """Most digits of the exponent of a number. Our own, for float."""
 SET = "x-structgen-set"
 """Whether equal items do no harm where they cannot be excluded. Our own, for set and frozenset."""
+_NUMERIC = frozenset(
+    ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf", DIGITS, EXPONENT),
+)
+_TEXTUAL = frozenset(("minLength", "maxLength", "pattern", "format"))
+_OF_ARRAYS = frozenset(
+    ("items", "prefixItems", "minItems", "maxItems", "contains", "minContains", "maxContains", "uniqueItems")
+)
+_OF_OBJECTS = frozenset(
+    ("properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties")
+) | {"maxProperties"}
 TYPE_NAMES = ("null", "boolean", "integer", "number", "string", "array", "object")
 
 
@@ -63,33 +73,27 @@ def read_type(reader: Reader) -> Values | None:
 
 def read_numbers(reader: Reader) -> Values | None:
     """Return what the numeric keywords admit."""
+    if _NUMERIC.isdisjoint(reader.schema):
+        return None
     shape = NumberShape()
-    found = False
     for keyword, inclusive in (("minimum", True), ("exclusiveMinimum", False)):
         value = reader.number(keyword)
         if value is not None:
-            found = True
             shape = _narrow(shape, NumberShape(low=Bound(exact_fraction(value), inclusive)))
     for keyword, inclusive in (("maximum", True), ("exclusiveMaximum", False)):
         value = reader.number(keyword)
         if value is not None:
-            found = True
             shape = _narrow(shape, NumberShape(high=Bound(exact_fraction(value), inclusive)))
     divisor = reader.number("multipleOf")
     if divisor is not None:
-        found = True
         if divisor <= 0:
             raise reader.refuse("multipleOf", "must be greater than 0")
         shape = _narrow(shape, NumberShape(multiple=exact_fraction(divisor)))
     if DIGITS in reader:
-        found = True
         shape = _narrow(shape, NumberShape(digits=_digits(reader)))
     exponent = reader.count(EXPONENT)
     if exponent is not None:
-        found = True
         shape = _narrow(shape, NumberShape(exponent=exponent))
-    if not found:
-        return None
     return beside(Values(numbers=() if shape.is_empty else (shape,)), "number")
 
 
@@ -109,6 +113,8 @@ def _digits(reader: Reader) -> Digits:
 
 def read_strings(reader: Reader) -> Values | None:
     """Return what the string keywords admit."""
+    if _TEXTUAL.isdisjoint(reader.schema):
+        return None
     low, high = reader.count("minLength"), reader.count("maxLength")
     pattern, name = reader.text("pattern"), reader.text("format")
     # A format that is not known is an annotation.
@@ -148,8 +154,7 @@ def _read(reader: Reader, keyword: str, pattern: str, function: Callable[[str], 
 
 def read_arrays(reader: Reader, context: Context) -> Values | None:
     """Return what the array keywords admit."""
-    keywords = ("items", "prefixItems", "minItems", "maxItems", "contains", "minContains", "maxContains", "uniqueItems")
-    if not any(keyword in reader for keyword in keywords):
+    if _OF_ARRAYS.isdisjoint(reader.schema):
         return None
     if isinstance(reader.schema.get("items"), list):
         raise reader.refuse("items", "is the array form of old drafts beside prefixItems; write items for the rest")
@@ -184,8 +189,7 @@ def _flag(reader: Reader, keyword: str) -> bool:
 
 def read_objects(reader: Reader, context: Context) -> Values | None:
     """Return what the object keywords admit, without the dependent ones."""
-    keywords = ("properties", "required", "additionalProperties", "patternProperties", "propertyNames")
-    if not any(keyword in reader for keyword in (*keywords, "minProperties", "maxProperties")):
+    if _OF_OBJECTS.isdisjoint(reader.schema):
         return None
     patterns = [
         (

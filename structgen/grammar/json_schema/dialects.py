@@ -54,6 +54,7 @@ _SINCE = {
     **dict.fromkeys(("contentSchema", "deprecated"), Dialect.DRAFT_2019_09),
     **dict.fromkeys(("prefixItems", "$dynamicRef", "$dynamicAnchor"), Dialect.DRAFT_2020_12),
 }
+_NEWER = {one: frozenset(name for name, since in _SINCE.items() if since > one) for one in Dialect}
 _BOUNDS = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
 
 
@@ -70,11 +71,14 @@ def has_keyword(dialect: Dialect, name: str) -> bool:
     return _SINCE.get(name, Dialect.DRAFT_4) <= dialect
 
 
-def in_force(schema: Mapping[str, JsonValue], dialect: Dialect) -> dict[str, JsonValue]:
+def in_force(schema: Mapping[str, JsonValue], dialect: Dialect) -> Mapping[str, JsonValue]:
     """Return the keywords of a subschema without those that mean nothing in its dialect."""
-    if dialect.ref_hides and "$ref" in schema:
+    if "$ref" in schema and dialect.ref_hides:
         return {"$ref": schema["$ref"]}
-    return {name: value for name, value in schema.items() if has_keyword(dialect, name)}
+    newer = _NEWER[dialect]
+    if newer.isdisjoint(schema):
+        return schema
+    return {name: value for name, value in schema.items() if name not in newer}
 
 
 def newest(schema: Mapping[str, JsonValue], pointer: str) -> Reader:

@@ -26,8 +26,8 @@ MAX_INTEGER_DIGITS = 1_000
 """Most digits of an integer in a schema; Python itself reads no integer of over 4,300."""
 
 
-def schema_text(source: SchemaSource) -> str:
-    """Return a schema as JSON text with its keys in their order.
+def read_schema(source: SchemaSource) -> tuple[Schema, str]:
+    """Return a schema as plain JSON data, which nobody changes, and as JSON text with its keys in their order.
 
     Raises:
         GrammarSyntaxError: the text is no JSON, or the data is nothing that JSON can say.
@@ -35,41 +35,34 @@ def schema_text(source: SchemaSource) -> str:
         LimitError: it is nested too deeply, or holds an integer of very many digits.
         OptionError: it is neither data nor text.
     """
-    return json.dumps(parse_schema(source), ensure_ascii=False)
-
-
-def parse_schema(source: SchemaSource) -> Schema:
-    """Return the schema as plain JSON data, read from a text or copied from a mapping.
-
-    Raises:
-        GrammarSyntaxError: the text is no JSON, or the data is nothing that JSON can say.
-        UnsupportedSchemaError: it is JSON, but no schema.
-        LimitError: it is nested too deeply, or holds an integer of very many digits.
-        OptionError: it is neither data nor text.
-    """
-    if not isinstance(source, Mapping | bool | str):
+    if not isinstance(source, str | bool | Mapping):
         raise OptionError(f"a schema is a dict, a boolean or JSON text, not {type(source).__name__}")
     try:
+        if isinstance(source, str):
+            return _read_text(source)
         data = dict(source) if isinstance(source, Mapping) else source
-        parsed = json.loads(
-            data if isinstance(data, str) else json.dumps(data),
-            object_pairs_hook=_object,
-            parse_int=_integer,
-        )
-        text = json.dumps(parsed, ensure_ascii=False)
-    except json.JSONDecodeError as error:
-        raise GrammarSyntaxError(f"the schema is not JSON: {error.msg}", error.lineno, error.colno) from None
+        return _read_text(json.dumps(data, ensure_ascii=False))
     except (TypeError, ValueError) as error:
         # Python's own message about long integers tells to change a setting of the interpreter.
         reason = f"an integer of over {MAX_INTEGER_DIGITS} digits" if "digits" in str(error) else str(error)
         raise GrammarSyntaxError(f"the schema holds what JSON cannot say: {reason}") from None
     except RecursionError:
         raise nested_too_deeply() from None
+
+
+@lru_cache(maxsize=4)
+def _read_text(source: str) -> tuple[Schema, str]:
+    """Do as read_schema does with a text; a schema is declared first and compiled then."""
+    try:
+        parsed = json.loads(source, object_pairs_hook=_object, parse_int=_integer)
+        text = json.dumps(parsed, ensure_ascii=False)
+    except json.JSONDecodeError as error:
+        raise GrammarSyntaxError(f"the schema is not JSON: {error.msg}", error.lineno, error.colno) from None
     if not isinstance(parsed, bool | dict):
         raise UnsupportedSchemaError("#", "schema", f"must be an object or a boolean, not {type(parsed).__name__}")
     if not _is_text(text):
         _refuse_surrogates(parsed)
-    return parsed
+    return parsed, text
 
 
 def nested_too_deeply() -> LimitError:
@@ -79,7 +72,7 @@ def nested_too_deeply() -> LimitError:
 
 def _object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
     found = dict(pairs)
-    if len(found) < len(pairs):
+    if len(found) != len(pairs):
         twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
         raise GrammarSyntaxError(f"the schema has the key {twice!r} twice in one object; remove one of them")
     return found
@@ -134,7 +127,9 @@ def unescape(part: str) -> str:
 
 def child(pointer: str, *keys: str | int) -> str:
     """Return the pointer of something inside what a pointer names."""
-    return pointer + "".join("/" + escape(str(key)) for key in keys)
+    for key in keys:
+        pointer = f"{pointer}/{escape(str(key))}"
+    return pointer
 
 
 def held(pointer: str, name: str, value: JsonValue) -> list[tuple[str, JsonValue]]:

@@ -22,7 +22,7 @@ from structgen.grammar.json_schema.document import (
     child,
     held,
     nested_too_deeply,
-    parse_schema,
+    read_schema,
 )
 from structgen.grammar.json_schema.emit import PropertyOrder
 from structgen.grammar.json_schema.formats import find_format
@@ -64,7 +64,7 @@ def explain_schema(
         UnsupportedSchemaError: it is JSON, but no schema.
         LimitError: the schema is nested too deeply, or needs too many rules.
     """
-    root = parse_schema(schema)
+    root, _ = read_schema(schema)
     try:
         survey = _Survey(root, closed=closed, property_order=property_order)
         return tuple(survey.findings())

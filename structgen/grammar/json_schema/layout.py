@@ -18,6 +18,7 @@ PRETTY_DEPTH = 6
 ANY_WHITESPACE = 16
 
 Parts = tuple[ir.Expr, ...]
+EMPTY = ir.Literal(b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +31,14 @@ class Layout:
     @property
     def inner(self) -> Layout:
         """Return the layout of what stands inside a bracket."""
-        return Layout(self.style, self.depth + 1) if self.is_broken else Layout(self._flat)
+        if self.is_broken:
+            return Layout(self.style, self.depth + 1)
+        return self if self.style != "pretty" else Layout("spaced")
 
     @property
     def is_broken(self) -> bool:
         """Tell whether each item begins a line."""
         return self.style == "pretty" and self.depth < PRETTY_DEPTH
-
-    @property
-    def _flat(self) -> Style:
-        return "spaced" if self.style == "pretty" else self.style
 
     @property
     def colon(self) -> Parts:
@@ -86,21 +85,25 @@ def join(*parts: ir.Expr) -> ir.Expr:
     for part in parts:
         for item in part.items if isinstance(part, ir.Sequence) else (part,):
             last = flat[-1] if flat else None
-            if isinstance(item, ir.Literal) and isinstance(last, ir.Literal):
+            if not isinstance(item, ir.Literal):
+                flat.append(item)
+            elif isinstance(last, ir.Literal):
                 flat[-1] = ir.Literal(last.text + item.text)
-            elif item != ir.Literal(b""):
+            elif item.text:
                 flat.append(item)
     if not flat:
-        return ir.Literal(b"")
+        return EMPTY
     return flat[0] if len(flat) == 1 else ir.Sequence(tuple(flat))
 
 
 def choose(options: list[ir.Expr]) -> ir.Expr:
     """Return any one of the options, without duplicates."""
+    if len(options) == 1:
+        return options[0]
     distinct = tuple(dict.fromkeys(options))
     return distinct[0] if len(distinct) == 1 else ir.Choice(distinct)
 
 
 def optional(expr: ir.Expr) -> ir.Expr:
     """Return the expression or nothing."""
-    return ir.Choice((ir.Literal(b""), expr))
+    return ir.Choice((EMPTY, expr))

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from structgen.errors import shown
 from structgen.grammar.json_schema.document import JsonValue, held, subschemas
-from structgen.grammar.json_schema.keywords import ADDRESSES, KEYWORDS
+from structgen.grammar.json_schema.keywords import ADDRESSES, HOLDS, KEYWORDS
 
 _NO_TYPO = ("x-", "X-", "_", "/", "#", "@", "$$")
 """What begins like this was chosen to be no keyword."""
+_READ = frozenset(name for name, row in KEYWORDS.items() if row.status != "ignored")
 _SHORT, _LONG = 5, 12
 """Up to so many letters, another word is as likely as a slip; from so many on, two slips are likely too."""
 
@@ -59,9 +60,10 @@ def _has_suspect(root: JsonValue) -> bool:
         schema = waiting.pop()
         if isinstance(schema, dict):
             for name, value in schema.items():
-                if why_ignored(name, value):
+                if name not in _READ and why_ignored(name, value):
                     return True
-                waiting += subschemas(name, value)
+                if name in HOLDS:
+                    waiting += subschemas(name, value)
     return False
 
 
@@ -90,12 +92,22 @@ def _meant(name: str) -> str:
     """
     if name.startswith(_NO_TYPO):
         return ""
-    for keyword, row in KEYWORDS.items():
-        if row.status in ("exact", "partly") and keyword not in ADDRESSES:
-            near = _is_near(name, keyword, 2 if len(keyword) >= _LONG else 1)
-            if _plain(name) == _plain(keyword) or (near and (len(keyword) > _SHORT or _same_letters(name, keyword))):
-                return keyword
+    plain = _plain(name)
+    for keyword, plain_keyword in _forbidding():
+        if plain == plain_keyword:
+            return keyword
+        if _is_near(name, keyword, 2 if len(keyword) >= _LONG else 1) and (
+            len(keyword) > _SHORT or _same_letters(name, keyword)
+        ):
+            return keyword
     return ""
+
+
+@lru_cache(maxsize=1)
+def _forbidding() -> tuple[tuple[str, str], ...]:
+    """Return the keywords that forbid something, as they are and as _plain gives them."""
+    found = (name for name, row in KEYWORDS.items() if row.status in ("exact", "partly") and name not in ADDRESSES)
+    return tuple((name, _plain(name)) for name in found)
 
 
 def _plain(name: str) -> str:
@@ -109,7 +121,8 @@ def _same_letters(name: str, other: str) -> bool:
 
 def _is_near(name: str, other: str, num_slips: int) -> bool:
     """Tell whether a name is another but for some letters too many, missing, wrong, or swapped with the next one."""
-    if abs(len(name) - len(other)) > num_slips:
+    # A slip changes one letter for another at the most.
+    if abs(len(name) - len(other)) > num_slips or len({*name} ^ {*other}) > 2 * num_slips:
         return False
     before: list[int] = []
     row = list(range(len(other) + 1))

@@ -176,6 +176,8 @@ class ObjectShape:
 
     def requiring(self, names: tuple[str, ...]) -> ObjectShape | None:
         """Return the objects that also have these keys; new names are appended to the declared order."""
+        if self.required.issuperset(names):
+            return None if self.is_empty else self
         known = dict(self.properties)
         new = tuple((name, self.value(name)) for name in names if name not in known)
         shape = replace(

@@ -61,10 +61,10 @@ class Values:
         return Values(
             nulls=self.nulls and other.nulls,
             booleans=self.booleans & other.booleans,
-            numbers=_intersections(self.numbers, other.numbers, NumberShape()),
-            strings=strings.merge(_intersections(self.strings, other.strings, StringShape())),
-            arrays=_intersections(self.arrays, other.arrays, ArrayShape()),
-            objects=_intersections(self.objects, other.objects, ObjectShape()),
+            numbers=_intersections(self.numbers, other.numbers, _ANY_NUMBER),
+            strings=strings.merge(_intersections(self.strings, other.strings, strings.ANY_STRING)),
+            arrays=_intersections(self.arrays, other.arrays, _ANY_ARRAY),
+            objects=_intersections(self.objects, other.objects, _ANY_OBJECT),
         )
 
     def union(self, other: Values) -> Values:
@@ -72,20 +72,21 @@ class Values:
         return Values(
             nulls=self.nulls or other.nulls,
             booleans=self.booleans | other.booleans,
-            numbers=_union(self.numbers, other.numbers, NumberShape()),
+            numbers=_union(self.numbers, other.numbers, _ANY_NUMBER),
             strings=strings.merge((*self.strings, *other.strings)),
-            arrays=_union(self.arrays, other.arrays, ArrayShape()),
-            objects=_union(self.objects, other.objects, ObjectShape()),
+            arrays=_union(self.arrays, other.arrays, _ANY_ARRAY),
+            objects=_union(self.objects, other.objects, _ANY_OBJECT),
         )
 
 
+_ANY_NUMBER, _ANY_ARRAY, _ANY_OBJECT = NumberShape(), ArrayShape(), ObjectShape()
 ANY = Values(
     nulls=True,
     booleans=frozenset({False, True}),
-    numbers=(NumberShape(),),
-    strings=(StringShape(),),
-    arrays=(ArrayShape(),),
-    objects=(ObjectShape(),),
+    numbers=(_ANY_NUMBER,),
+    strings=(strings.ANY_STRING,),
+    arrays=(_ANY_ARRAY,),
+    objects=(_ANY_OBJECT,),
 )
 NONE = Values()
 
@@ -100,16 +101,16 @@ def _of_types(kinds: frozenset[str]) -> Values:
     return Values(
         nulls="null" in kinds,
         booleans=frozenset({False, True}) if "boolean" in kinds else frozenset(),
-        numbers=(NumberShape(),) if "number" in kinds else (NumberShape(kind="integer"),) if "integer" in kinds else (),
-        strings=(StringShape(),) if "string" in kinds else (),
-        arrays=(ArrayShape(),) if "array" in kinds else (),
-        objects=(ObjectShape(),) if "object" in kinds else (),
+        numbers=(_ANY_NUMBER,) if "number" in kinds else (NumberShape(kind="integer"),) if "integer" in kinds else (),
+        strings=(strings.ANY_STRING,) if "string" in kinds else (),
+        arrays=(_ANY_ARRAY,) if "array" in kinds else (),
+        objects=(_ANY_OBJECT,) if "object" in kinds else (),
     )
 
 
-def beside(part: Values, *types: str) -> Values:
-    """Return what a keyword that looks at some types alone says: the part, and all values of other types."""
-    return part.union(of_types(set(TYPES) - set(types)))
+def beside(part: Values, kind: str) -> Values:
+    """Return what a keyword that looks at one type alone says: the part, and all values of other types."""
+    return part.union(_BESIDE[kind])
 
 
 def equal_to(text: str, pointer: str) -> Values:
@@ -143,7 +144,12 @@ def exact_fraction(value: int | float) -> Fraction:
     return Fraction(repr(value))
 
 
+_BESIDE = {kind: of_types({*TYPES} - {kind}) for kind in TYPES}
+
+
 def _intersections(first: tuple[S, ...], second: tuple[S, ...], universal: S) -> tuple[S, ...]:
+    if not first or not second:
+        return ()
     if universal in (*first[:1], *second[:1]):
         return second if first[:1] == (universal,) else first
     found: dict[S, None] = {}
@@ -158,6 +164,8 @@ def _intersections(first: tuple[S, ...], second: tuple[S, ...], universal: S) ->
 
 
 def _union(first: tuple[S, ...], second: tuple[S, ...], universal: S) -> tuple[S, ...]:
+    if len(first) + len(second) < 2:
+        return first or second
     found = dict.fromkeys((*first, *second))
     return (universal,) if universal in found else tuple(found)
 

@@ -60,14 +60,18 @@ class Solver:
         self._known: dict[Terms | Term, Values] = {ANYTHING: ANY, NOTHING: NONE}
         self._empty: dict[Terms, bool] = {}
         self._pending: set[Term] = set()
+        self._terms: dict[str, Terms] = {}
+        self._context = Context(self.terms, self.values, closed)
         self._evaluation = Evaluation(self)
 
     def terms(self, pointer: str) -> Terms:
         """Return the conjunction that stands for the subschema at a pointer."""
-        schema = self.document.schema(pointer)
-        if schema is False:
-            return NOTHING
-        return ANYTHING if schema is True or not schema else frozenset({Term(pointer)})
+        known = self._terms.get(pointer)
+        if known is None:
+            schema = self.document.schema(pointer)
+            known = ANYTHING if schema is True or schema == {} else frozenset({Term(pointer)})
+            known = self._terms[pointer] = NOTHING if schema is False else known
+        return known
 
     def values(self, terms: Terms) -> Values:
         """Return the values that satisfy each term.
@@ -75,15 +79,16 @@ class Solver:
         Raises:
             UnsupportedSchemaError: some keyword cannot be honoured exactly.
         """
-        if terms not in self._known:
+        known = self._known.get(terms)
+        if known is None:
             found = ANY
             for term in sorted(terms, key=lambda term: (term.negated, term)):
                 if term.negated and not term.options:
                     found = self._less(found, self._values_of(replace(term, negated=False)), term.pointer)
                 else:
                     found = self._joined(term.pointer, found, self._values_of(term))
-            self._known[terms] = found
-        return self._known[terms]
+            known = self._known[terms] = found
+        return known
 
     def is_empty(self, terms: Terms) -> bool:
         """Tell whether it is certain that no value satisfies the terms; False where it is not seen."""
@@ -127,16 +132,17 @@ class Solver:
         return any(all(self._is_empty(terms, above) for _, terms in shape.ways(need)) for need in shape.needs)
 
     def _values_of(self, term: Term) -> Values:
-        if term in self._known:
-            return self._known[term]
+        known = self._known.get(term)
+        if known is not None:
+            return known
         if term in self._pending:
             raise self.circular(term.pointer)
         self._pending.add(term)
         try:
-            self._known[term] = self._resolve(term)
+            known = self._known[term] = self._resolve(term)
         finally:
             self._pending.discard(term)
-        return self._known[term]
+        return known
 
     def _resolve(self, term: Term) -> Values:
         if term.never or term.doubtful:
@@ -189,14 +195,13 @@ class Solver:
 
     def asserted(self, reader: Reader) -> Values:
         """Return what the keywords say that apply no other subschema to the same value, and `not`."""
-        context = Context(self.terms, self.values, self.closed)
         parts = [
             assertions.read_type(reader),
             *self._listed(reader),
             assertions.read_numbers(reader),
             assertions.read_strings(reader),
-            assertions.read_arrays(reader, context),
-            assertions.read_objects(reader, context),
+            assertions.read_arrays(reader, self._context),
+            assertions.read_objects(reader, self._context),
             *self._dependent_names(reader),
         ]
         found = self._guarded(reader.pointer, lambda: assertions.everything(parts))

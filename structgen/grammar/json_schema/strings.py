@@ -115,7 +115,7 @@ class StringShape:
     def holds_lengths_of(self, pattern: PatternExpression) -> bool:
         """Tell whether the shape is all strings as far as their length goes, and that of no string of a pattern."""
         is_long_enough = self.high is None or (pattern.max_length is not None and pattern.max_length <= self.high)
-        return replace(self, low=0, high=None) == StringShape() and self.low <= pattern.min_length and is_long_enough
+        return replace(self, low=0, high=None) == ANY_STRING and self.low <= pattern.min_length and is_long_enough
 
     def complement(self) -> tuple[StringShape, ...]:
         """Return shapes whose union is every other string; LimitError for a pattern too large for an automaton."""
@@ -137,6 +137,9 @@ class StringShape:
         return tuple(parts)
 
 
+ANY_STRING = StringShape()
+
+
 def from_pattern(pattern: Pattern) -> StringShape:
     """Return the strings in which a pattern is found."""
     possible = None if pattern.sure == pattern.possible else pattern.possible
@@ -156,6 +159,9 @@ def spell(text: str) -> bytes:
 
 def merge(shapes: Iterable[StringShape]) -> tuple[StringShape, ...]:
     """Return the union with all listed words in one shape, and without what stands there twice."""
+    shapes = tuple(shapes)
+    if len(shapes) < 2:
+        return shapes
     words: set[str] = set()
     listed, exact = False, True
     rest: dict[StringShape, None] = {}
@@ -165,9 +171,8 @@ def merge(shapes: Iterable[StringShape]) -> tuple[StringShape, ...]:
         else:
             listed, exact = True, exact and shape.exact
             words |= shape.words
-    universal = StringShape()
-    if universal in rest:
-        return (universal,)
+    if ANY_STRING in rest:
+        return (ANY_STRING,)
     return ((StringShape(words=frozenset(words), exact=exact),) if listed else ()) + tuple(rest)
 
 
@@ -179,7 +184,7 @@ def language(shapes: Iterable[StringShape]) -> CharDfa | None:
     """
     found = CharDfa.empty()
     for shape in shapes:
-        if shape == StringShape():
+        if shape == ANY_STRING:
             return None
         found = found.union(_bounded(shape, "propertyNames"))
     return found

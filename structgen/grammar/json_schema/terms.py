@@ -35,6 +35,10 @@ class Term:
     doubtful: bool = False
     options: tuple[tuple[Term, ...], ...] = ()
 
+    def __hash__(self) -> int:
+        """Hash by the pointer, which few terms share."""
+        return hash(self.pointer)
+
 
 Terms = frozenset[Term]
 """A conjunction."""
