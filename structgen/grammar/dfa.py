@@ -93,8 +93,8 @@ class Dfa:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether no word at all is accepted."""
-        return not bool(self.accepting.any())
+        """Tell whether no word at all is accepted; every state can reach an accepting one, so one state says it."""
+        return len(self.accepting) == 1 and not self.accepting[0]
 
     @property
     def accepts_empty(self) -> bool:

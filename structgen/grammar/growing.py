@@ -93,6 +93,12 @@ class _Grower(Builder):
             self.terminal_of_expr[expr] = known
         return known
 
+    def is_nullable(self, expr: Expr) -> bool:
+        """Tell whether the empty text belongs to an expression."""
+        if isinstance(expr, Lexeme) and not expr.dfa.accepts_empty:
+            return False
+        return super().is_nullable(expr)
+
     def lower_item(self, item: Expr) -> list[Symbols]:
         """Return the alternatives of an expression that stands in a sequence: a choice is lowered when it is met."""
         if not isinstance(item, Choice) or self.is_nullable(item):

@@ -40,6 +40,10 @@ class Lexeme:
     free_text: bool = False
     name: str = field(default="", compare=False)
 
+    def __hash__(self) -> int:
+        """Hash by the DFA, which few lexemes of a grammar share."""
+        return hash(self.dfa.digest)
+
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
