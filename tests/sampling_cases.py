@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +15,17 @@ import torch
 from structgen.config import PenaltyScope, Sampling
 from structgen.decode.sampler import Draw, Sampler, Step
 from structgen.kernels.gumbel import NoiseKey, gumbel_noise
-from structgen.kernels.sample import EVERYWHERE, Bias, Masks, Penalties, SampleNoise, SampleOptions
+from structgen.kernels.sample import (
+    EVERYWHERE,
+    NO_LEGAL_TOKEN,
+    NO_TOKEN,
+    NOT_FINITE,
+    Bias,
+    Masks,
+    Penalties,
+    SampleNoise,
+    SampleOptions,
+)
 
 # Numbers that float32 holds, so that the host's float64 options are the same.
 TEMPERATURES = (0.0, 0.25, 0.75, 1.0, 1.5, 1e-6)
@@ -210,3 +222,44 @@ def random_case(
         counts=None if plain else counts,
         seed=seed,
     )
+
+
+def edge_cases() -> list[tuple[str, Case, list[int | None], list[int]]]:
+    """Name rows with what they must draw (None: any token) and their error."""
+    size = 97
+    zero = torch.zeros(1, size)
+    everything, nothing, one = np.ones((1, size), bool), np.zeros((1, size), bool), np.zeros((1, size), bool)
+    one[0, 93] = True
+    bad = {
+        value: zero.clone().index_fill(1, torch.tensor([5]), value) for value in (math.nan, math.inf, -math.inf, 3e38)
+    }
+    without_5 = everything.copy()
+    without_5[0, 5] = False
+    only_5 = ~without_5
+    greedy, plain = Sampling.greedy(), Sampling()
+    wide = torch.full((1, size + 7), 90.0)
+    wide[:, :size] = torch.arange(size) / 8
+    tied = torch.tensor([[0.0, 2.0, 1.0, 2.0, 1.0, 1.0]])
+    only_first = dataclasses.replace(case(tied, np.ones((1, 6), bool), [Sampling(top_p=0.5)]))
+    only_first = dataclasses.replace(only_first, options=dataclasses.replace(only_first.options, top_p=torch.zeros(1)))
+    return [
+        ("all legal", case(zero, everything, [plain]), [None], [0]),
+        ("one legal", case(zero, one, [plain]), [93], [0]),
+        ("none legal", case(zero, nothing, [plain]), [NO_TOKEN], [NO_LEGAL_TOKEN]),
+        ("none legal, greedy", case(zero, nothing, [greedy]), [NO_TOKEN], [NO_LEGAL_TOKEN]),
+        ("probability zero", case(bad[-math.inf], only_5, [plain]), [NO_TOKEN], [NO_LEGAL_TOKEN]),
+        ("legal nan", case(bad[math.nan], everything, [plain]), [NO_TOKEN], [NOT_FINITE]),
+        ("legal infinity", case(bad[math.inf], everything, [greedy]), [NO_TOKEN], [NOT_FINITE]),
+        ("illegal nan", case(bad[math.nan], without_5, [greedy]), [0], [0]),
+        ("illegal infinity", case(bad[math.inf], without_5, [greedy]), [0], [0]),
+        ("not asked", case(zero, everything, [plain], mask_row=[-1]), [NO_TOKEN], [0]),
+        ("banned", case(zero, only_5, [Sampling(logit_bias={5: -math.inf})]), [NO_TOKEN], [NO_LEGAL_TOKEN]),
+        ("biased past float32", case(bad[3e38], only_5, [Sampling(logit_bias={5: 3e38})]), [NO_TOKEN], [NOT_FINITE]),
+        ("greedy, equals", case(tied, np.ones((1, 6), bool), [greedy]), [1], [0]),
+        ("greedy, padded", case(wide, everything, [greedy]), [96], [0]),
+        ("top_k 1, equals", case(tied, np.ones((1, 6), bool), [Sampling(top_k=1)]), [1], [0]),
+        ("top_p 0", only_first, [1], [0]),
+        ("top_p 1", case(tied, np.ones((1, 6), bool), [Sampling(top_p=1.0)]), [None], [0]),
+        ("narrow logits", case(zero[:, :90], one | only_5, [plain]), [5], [0]),
+        ("no logits", case(zero[:, :90], one, [plain]), [NO_TOKEN], [NO_LEGAL_TOKEN]),
+    ]

@@ -17,152 +17,59 @@ without bias, penalties and temperature.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+import importlib.util
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from structgen.kernels._sample_values import (
+    EVERYWHERE,
+    GROUP,
+    MAX_LISTED_TOKENS,
+    NO_LEGAL_TOKEN,
+    NO_TOKEN,
+    NOT_FINITE,
+    TILE,
+    Bias,
+    Masks,
+    Penalties,
+    Sampled,
+    SampleNoise,
+    SampleOptions,
+    Workspace,
+    check_sample,
+)
 from structgen.kernels.apply_mask import BITS_PER_WORD
 from structgen.kernels.gumbel import LEAST_TEMPERATURE, gumbel_rows
 
 if TYPE_CHECKING:
     import torch
 
-NO_TOKEN: Final = -1
-
-EVERYWHERE: Final = -2
-"""In `Penalties.free_row`: the penalties touch every token."""
-
-# In `Sampled.error`.
-NO_LEGAL_TOKEN: Final = 1
-NOT_FINITE: Final = 2
+__all__ = [
+    "EVERYWHERE",
+    "MAX_LISTED_TOKENS",
+    "NOT_FINITE",
+    "NO_LEGAL_TOKEN",
+    "NO_TOKEN",
+    "Bias",
+    "Masks",
+    "Penalties",
+    "SampleNoise",
+    "SampleOptions",
+    "Sampled",
+    "Workspace",
+    "allowed",
+    "count_tokens_",
+    "sample",
+    "sample_reference",
+]
 
 # Sums of probabilities carry rounding: see structgen/decode/truncation.py.
 MASS_SLACK: Final = 1e-6
 
+# How many candidates of a truncation the kernels for CUDA look at at once.
+_CHUNK: Final = 1024
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Masks:
-    """Which tokens are legal in each row.
-
-    Attributes:
-        words: (R, ceil(num_tokens / 32)) int32, packed rows that batches and states share.
-        row: (B,) int32, which of them each row of logits has; -1 draws nothing.
-        num_tokens: size of the vocabulary; further logits are no tokens, missing ones have probability zero.
-        lists: (list_start (R + 1,) int64, list_ids int32): the ids of a row in ascending order, for rows that have a
-            list (the longest has MAX_LISTED_TOKENS); a row without one has an empty range. None: no lists.
-    """
-
-    words: torch.Tensor
-    row: torch.Tensor
-    num_tokens: int
-    lists: tuple[torch.Tensor, torch.Tensor] | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Bias:
-    """What is added to logits before anything else, by rows that requests may share.
-
-    Attributes:
-        values: (rows of bias, vocabulary) float32; -inf bans.
-        row: (B,) int32, which of them each row of logits has; -1 for none.
-    """
-
-    values: torch.Tensor
-    row: torch.Tensor
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Penalties:
-    """Penalties on tokens that were generated.
-
-    Attributes:
-        counts: (B, vocabulary) int32, how often each token was generated where penalties reach: see `count_tokens_`.
-        free_row: (B,) int32, the mask row of the tokens that they touch; -1 for none, EVERYWHERE for all.
-        repetition: (B,) float32, divides positive logits and multiplies others; 1 is off.
-        presence: (B,) float32, subtracted once; 0 is off.
-        frequency: (B,) float32, subtracted per count; 0 is off.
-    """
-
-    counts: torch.Tensor
-    free_row: torch.Tensor
-    repetition: torch.Tensor
-    presence: torch.Tensor
-    frequency: torch.Tensor
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SampleOptions:
-    """How each row is drawn; None is off for all rows, and saves the work.
-
-    Attributes:
-        temperature: (B,) float32; 0 takes the largest.
-        top_k: (B,) int32; 0 or less is off.
-        top_p: (B,) float32; 1 or more is off.
-        min_p: (B,) float32; 0 or less is off.
-        bias: added before the mask.
-        penalties: taken off after it.
-        has_masses: whether log_legal_mass and log_sum_exp are wanted. Without them, rows with a list read no logit but
-            those of the list, and both may be nan.
-    """
-
-    temperature: torch.Tensor
-    top_k: torch.Tensor | None = None
-    top_p: torch.Tensor | None = None
-    min_p: torch.Tensor | None = None
-    bias: Bias | None = None
-    penalties: Penalties | None = None
-    has_masses: bool = True
-
-
-class SampleNoise(NamedTuple):
-    """What each row's noise belongs to, besides the token: see structgen/kernels/gumbel.py.
-
-    Attributes:
-        seed: (B,) int64, the bits of a uint64.
-        position: (B,) int64 below 2**32.
-        stream: (B,) int64 below 2**32.
-    """
-
-    seed: torch.Tensor
-    position: torch.Tensor
-    stream: torch.Tensor
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Sampled:
-    """What was drawn.
-
-    Attributes:
-        token_id: (B,) int32, NO_TOKEN where there is an error, or where the row was not asked for (mask row -1).
-        error: (B,) int32: 0, NO_LEGAL_TOKEN or NOT_FINITE.
-        log_legal_mass: (B,) float32, log of the share that the legal tokens have of the model's own softmax.
-        log_sum_exp: (B,) float32, of the model's own logits over the vocabulary: a logit minus it is a log-probability.
-    """
-
-    token_id: torch.Tensor
-    error: torch.Tensor
-    log_legal_mass: torch.Tensor
-    log_sum_exp: torch.Tensor
-
-    @classmethod
-    def empty(cls, batch: int, *, device: torch.device | str) -> Sampled:
-        """Return tensors to write to."""
-        import torch
-
-        return cls(
-            token_id=torch.empty(batch, dtype=torch.int32, device=device),
-            error=torch.empty(batch, dtype=torch.int32, device=device),
-            log_legal_mass=torch.empty(batch, dtype=torch.float32, device=device),
-            log_sum_exp=torch.empty(batch, dtype=torch.float32, device=device),
-        )
-
-    def copy_(self, other: Sampled) -> Sampled:
-        """Write the values of another and return this."""
-        self.token_id.copy_(other.token_id)
-        self.error.copy_(other.error)
-        self.log_legal_mass.copy_(other.log_legal_mass)
-        self.log_sum_exp.copy_(other.log_sum_exp)
-        return self
+# With fewer, the longest list does not fit the registers of sm_80.
+NUM_WARPS: Final = {"tile_kernel": 8, "row_kernel": 16, "candidate_kernel": 8, "select_kernel": 8}
 
 
 def sample(
@@ -181,7 +88,11 @@ def sample(
         TypeError: a tensor is of another dtype.
         ValueError: the shapes do not belong together.
     """
-    _check(logits, masks, options, noise)
+    check_sample(logits, masks, options, noise)
+    if logits.device.type == "cuda" and importlib.util.find_spec("triton") is not None:
+        out = out or Sampled.empty(logits.shape[0], num_tokens=masks.num_tokens, device=logits.device)
+        _sample_triton(logits, masks, options, noise, out)
+        return out
     drawn = sample_reference(logits, masks=masks, options=options, noise=noise)
     return drawn if out is None else out.copy_(drawn)
 
@@ -199,19 +110,14 @@ def sample_reference(logits: torch.Tensor, *, masks: Masks, options: SampleOptio
 
     raw = _vocabulary_columns(logits, masks.num_tokens)
     legal = allowed(masks.words, masks.row, masks.num_tokens)
-    z = raw
-    if options.bias is not None:
-        z = torch.where(options.bias.row[:, None] >= 0, z + options.bias.values[options.bias.row.clamp(min=0)], z)
-    if options.penalties is not None:
-        z = _penalised(z, options.penalties, masks.words)
-    z = z.masked_fill(~legal, -torch.inf).double()
+    z = _changed(raw, masks, options).masked_fill(~legal, -torch.inf).double()
     best = z.amax(1, keepdim=True)
     score = _scores(z, best, options, noise)
     token_id = _first(score == score.amax(1, keepdim=True)).int()
     is_asked = masks.row >= 0
     error = torch.where(best[:, 0] == -torch.inf, NO_LEGAL_TOKEN, torch.where(best[:, 0].isfinite(), 0, NOT_FINITE))
     error = torch.where(is_asked, error, 0).int()
-    log_sum = raw.double().logsumexp(1)
+    log_sum = raw.double().logsumexp(1).masked_fill(~is_asked, torch.nan)
     log_legal = raw.masked_fill(~legal, -torch.inf).double().logsumexp(1)
     # Whoever has an infinity has all of the mass.
     lost = torch.where(log_sum == torch.inf, torch.inf, (log_sum - log_legal).clamp(min=0.0))
@@ -248,53 +154,21 @@ def count_tokens_(penalties: Penalties, token_id: torch.Tensor, mask_rows: torch
     penalties.counts.scatter_add_(1, token, is_counted[:, None].to(penalties.counts.dtype))
 
 
-def _check(logits: torch.Tensor, masks: Masks, options: SampleOptions, noise: SampleNoise) -> None:
-    """Say what does not fit, without reading any value."""
-    if not logits.dtype.is_floating_point or logits.dtype.itemsize not in (2, 4) or logits.dim() != 2:
-        raise TypeError(f"logits must be (rows, width) float16, bfloat16 or float32, not {logits.dtype}")
-    for name, tensor, dtype, shape in _tensors(logits.shape[0], masks, options, noise):
-        if str(tensor.dtype) != f"torch.{dtype}":
-            raise TypeError(f"{name} must be {dtype}, not {tensor.dtype}")
-        if tensor.dim() != len(shape) or any(
-            want not in (None, n) for n, want in zip(tensor.shape, shape, strict=True)
-        ):
-            raise ValueError(f"{name} must have the shape {shape}, not {tuple(tensor.shape)}")
-        if tensor.device != logits.device:
-            raise ValueError(f"{name} is on {tensor.device}, the logits on {logits.device}")
-
-
-_Layout: TypeAlias = "tuple[str, torch.Tensor, str, tuple[int | None, ...]]"
-
-
-def _tensors(batch: int, masks: Masks, options: SampleOptions, noise: SampleNoise) -> Iterator[_Layout]:
-    """Give each tensor with its name, and the dtype and the shape it must have."""
-    size = masks.num_tokens
-    yield "masks.words", masks.words, "int32", (None, -(-size // BITS_PER_WORD))
-    yield "masks.row", masks.row, "int32", (batch,)
-    if masks.lists is not None:
-        yield "list_start", masks.lists[0], "int64", (len(masks.words) + 1,)
-        yield "list_ids", masks.lists[1], "int32", (None,)
-    for name, tensor in zip(noise._fields, noise, strict=True):
-        yield f"noise.{name}", tensor, "int64", (batch,)
-    for name, dtype in (("temperature", "float32"), ("top_k", "int32"), ("top_p", "float32"), ("min_p", "float32")):
-        if getattr(options, name) is not None:
-            yield f"options.{name}", getattr(options, name), dtype, (batch,)
-    if options.bias is not None:
-        yield "bias.values", options.bias.values, "float32", (None, size)
-        yield "bias.row", options.bias.row, "int32", (batch,)
-    if options.penalties is not None:
-        yield "penalties.counts", options.penalties.counts, "int32", (batch, size)
-        yield "penalties.free_row", options.penalties.free_row, "int32", (batch,)
-        for name in ("repetition", "presence", "frequency"):
-            yield f"penalties.{name}", getattr(options.penalties, name), "float32", (batch,)
-
-
 def _vocabulary_columns(logits: torch.Tensor, size: int) -> torch.Tensor:
     """Return float32 logits of exactly the ids of the vocabulary."""
     import torch
 
     row = logits[:, :size].float()
     return torch.nn.functional.pad(row, (0, size - row.shape[1]), value=-torch.inf)
+
+
+def _changed(z: torch.Tensor, masks: Masks, options: SampleOptions) -> torch.Tensor:
+    """Return logits with bias and penalties."""
+    import torch
+
+    if (bias := options.bias) is not None:
+        z = torch.where(bias.row[:, None] >= 0, z + bias.values[bias.row.clamp(min=0)], z)
+    return z if options.penalties is None else _penalised(z, options.penalties, masks.words)
 
 
 def _penalised(z: torch.Tensor, penalties: Penalties, mask_rows: torch.Tensor) -> torch.Tensor:
@@ -349,3 +223,116 @@ def _first(found: torch.Tensor) -> torch.Tensor:
 
     columns = torch.arange(found.shape[1], device=found.device)
     return torch.where(found, columns, found.shape[1]).amin(1)
+
+
+class _Logits(NamedTuple):
+    """The tuples that the Triton kernels take instead of long lists of arguments; None is a constant to them."""
+
+    data: torch.Tensor
+    row_stride: int
+    column_stride: int
+    width: int
+
+
+class _Masks(NamedTuple):
+    words: torch.Tensor
+    row_stride: int
+    row: torch.Tensor
+    num_tokens: int
+    list_start: torch.Tensor | None
+    list_ids: torch.Tensor | None
+
+
+class _Options(NamedTuple):
+    temperature: torch.Tensor
+    top_k: torch.Tensor | None
+    top_p: torch.Tensor | None
+    min_p: torch.Tensor | None
+
+
+class _Changes(NamedTuple):
+    bias: torch.Tensor | None = None
+    bias_stride: int | None = None
+    bias_row: torch.Tensor | None = None
+    counts: torch.Tensor | None = None
+    counts_stride: int | None = None
+    free_row: torch.Tensor | None = None
+    repetition: torch.Tensor | None = None
+    presence: torch.Tensor | None = None
+    frequency: torch.Tensor | None = None
+
+
+class _Out(NamedTuple):
+    token_id: torch.Tensor
+    error: torch.Tensor
+    log_legal_mass: torch.Tensor
+    log_sum_exp: torch.Tensor
+
+
+def _changes(options: SampleOptions) -> _Changes:
+    """Return bias and penalties as the kernels take them."""
+    changes = _Changes()
+    if (bias := options.bias) is not None:
+        changes = changes._replace(bias=bias.values, bias_stride=bias.values.stride(0), bias_row=bias.row)
+    if (penalties := options.penalties) is not None:
+        changes = changes._replace(
+            counts=penalties.counts,
+            counts_stride=penalties.counts.stride(0),
+            free_row=penalties.free_row,
+            repetition=penalties.repetition,
+            presence=penalties.presence,
+            frequency=penalties.frequency,
+        )
+    return changes
+
+
+def _sample_triton(
+    logits: torch.Tensor, masks: Masks, options: SampleOptions, noise: SampleNoise, out: Sampled
+) -> None:
+    """Draw on CUDA, by two launches, or by four where rows may be truncated; only options that are None decide it."""
+    import torch
+
+    from structgen.kernels._triton.sample_rows import row_kernel, select_kernel
+    from structgen.kernels._triton.sample_tiles import candidate_kernel, tile_kernel
+
+    batch, num_tiles = logits.shape[0], -(-masks.num_tokens // TILE)
+    work = out.workspace or Workspace.empty(batch, num_tokens=masks.num_tokens, device=logits.device)
+    lists = masks.lists or (None, None)
+    row_logits = _Logits(logits, logits.stride(0), logits.stride(1), logits.shape[1])
+    legal = _Masks(masks.words, masks.words.stride(0), masks.row, masks.num_tokens, *lists)
+    chosen = _Options(options.temperature, options.top_k, options.top_p, options.min_p)
+    changes, results = _changes(options), _Out(out.token_id, out.error, out.log_legal_mass, out.log_sum_exp)
+    is_truncating = any(part is not None for part in chosen[1:])
+    # Constants to the compiler: without truncation there is nothing to prepare.
+    if not is_truncating:
+        work = Workspace(**{**work._asdict(), "groups": None, "kind": None})
+    # Without contraction each number is that of the plain form, whatever the compiler's version.
+    settings = {name: {"enable_fp_fusion": False, "num_warps": num} for name, num in NUM_WARPS.items()}
+    with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]  # torch has no types there
+        tile_kernel[batch, num_tiles](
+            row_logits, legal, chosen, changes, noise, work, options.has_masses, TILE, GROUP, **settings["tile_kernel"]
+        )
+        row_kernel[batch,](
+            row_logits,
+            legal,
+            chosen,
+            changes,
+            noise,
+            work,
+            results,
+            num_tiles,
+            HAS_MASSES=options.has_masses,
+            TILES=_power_of_two(num_tiles),
+            GROUPS=TILE // GROUP,
+            LISTED=MAX_LISTED_TOKENS,
+            CHUNK=_CHUNK,
+            **settings["row_kernel"],
+        )
+        if is_truncating:
+            candidate_kernel[batch, num_tiles](row_logits, legal, changes, work, TILE, **settings["candidate_kernel"])
+            select_kernel[batch,](legal, chosen, noise, work, results, CHUNK=_CHUNK, **settings["select_kernel"])
+
+
+def _power_of_two(num: int) -> int:
+    """Return the least power of two that is not below."""
+    return 1 << (num - 1).bit_length()

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.metadata
 import itertools
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from sampling_cases import Case, case, random_case
+from sampling_cases import Case, case, edge_cases, random_case
 from sampling_reference import Reference
 from structgen.config import Sampling
 from structgen.errors import NoLegalTokenError
@@ -20,12 +22,12 @@ from structgen.kernels.sample import (
     EVERYWHERE,
     NO_LEGAL_TOKEN,
     NO_TOKEN,
-    NOT_FINITE,
     Sampled,
     count_tokens_,
     sample,
     sample_reference,
 )
+from triton_scripts import run_script
 
 INFINITY = math.inf
 
@@ -79,47 +81,6 @@ def test_law_by_enumeration(options: dict[str, Any], temperature: float) -> None
             assert drawn.token_id[row] == int(np.argmax(scores))
 
 
-def edge_cases() -> list[tuple[str, Case, list[int | None], list[int]]]:
-    """Name rows with what they must draw (None: any token) and their error."""
-    size = 97
-    zero = torch.zeros(1, size)
-    everything, nothing, one = np.ones((1, size), bool), np.zeros((1, size), bool), np.zeros((1, size), bool)
-    one[0, 93] = True
-    bad = {
-        value: zero.clone().index_fill(1, torch.tensor([5]), value) for value in (math.nan, INFINITY, -INFINITY, 3e38)
-    }
-    without_5 = everything.copy()
-    without_5[0, 5] = False
-    only_5 = ~without_5
-    greedy, plain = Sampling.greedy(), Sampling()
-    wide = torch.full((1, size + 7), 90.0)
-    wide[:, :size] = torch.arange(size) / 8
-    tied = torch.tensor([[0.0, 2.0, 1.0, 2.0, 1.0, 1.0]])
-    only_first = dataclasses.replace(case(tied, np.ones((1, 6), bool), [Sampling(top_p=0.5)]))
-    only_first = dataclasses.replace(only_first, options=dataclasses.replace(only_first.options, top_p=torch.zeros(1)))
-    return [
-        ("all legal", case(zero, everything, [plain]), [None], [0]),
-        ("one legal", case(zero, one, [plain]), [93], [0]),
-        ("none legal", case(zero, nothing, [plain]), [NO_TOKEN], [NO_LEGAL_TOKEN]),
-        ("none legal, greedy", case(zero, nothing, [greedy]), [NO_TOKEN], [NO_LEGAL_TOKEN]),
-        ("probability zero", case(bad[-INFINITY], only_5, [plain]), [NO_TOKEN], [NO_LEGAL_TOKEN]),
-        ("legal nan", case(bad[math.nan], everything, [plain]), [NO_TOKEN], [NOT_FINITE]),
-        ("legal infinity", case(bad[INFINITY], everything, [greedy]), [NO_TOKEN], [NOT_FINITE]),
-        ("illegal nan", case(bad[math.nan], without_5, [greedy]), [0], [0]),
-        ("illegal infinity", case(bad[INFINITY], without_5, [greedy]), [0], [0]),
-        ("not asked", case(zero, everything, [plain], mask_row=[-1]), [NO_TOKEN], [0]),
-        ("banned", case(zero, only_5, [Sampling(logit_bias={5: -INFINITY})]), [NO_TOKEN], [NO_LEGAL_TOKEN]),
-        ("biased past float32", case(bad[3e38], only_5, [Sampling(logit_bias={5: 3e38})]), [NO_TOKEN], [NOT_FINITE]),
-        ("greedy, equals", case(tied, np.ones((1, 6), bool), [greedy]), [1], [0]),
-        ("greedy, padded", case(wide, everything, [greedy]), [96], [0]),
-        ("top_k 1, equals", case(tied, np.ones((1, 6), bool), [Sampling(top_k=1)]), [1], [0]),
-        ("top_p 0", only_first, [1], [0]),
-        ("top_p 1", case(tied, np.ones((1, 6), bool), [Sampling(top_p=1.0)]), [None], [0]),
-        ("narrow logits", case(zero[:, :90], one | only_5, [plain]), [5], [0]),
-        ("no logits", case(zero[:, :90], one, [plain]), [NO_TOKEN], [NO_LEGAL_TOKEN]),
-    ]
-
-
 EDGES = edge_cases()
 
 
@@ -163,7 +124,7 @@ def test_strides_dtypes_and_slots_do_not_change_draws() -> None:
 def test_results_are_written_where_asked() -> None:
     """Tensors that are given are filled and returned."""
     made = random_case(4, batch=2, size=97)
-    out = Sampled.empty(2, device="cpu")
+    out = Sampled.empty(2, num_tokens=97, device="cpu")
     assert sample(made.logits, **made.arguments(), out=out) is out
     assert torch.equal(out.token_id, sample(made.logits, **made.arguments()).token_id)
 
@@ -198,3 +159,49 @@ def test_what_does_not_fit_is_refused() -> None:
         arguments = {"logits": made.logits, **made.arguments(), **change}
         with pytest.raises((TypeError, ValueError), match=message):
             sample(**arguments)
+
+
+def interpreted(*, is_full: bool) -> tuple[int, int]:
+    """Run the kernels for CUDA in Triton's interpreter; return rows drawn, and near-ties that went the other way."""
+    pytest.importorskip("triton")
+    script = f"import sampler_interpreted; sampler_interpreted.main(is_full={is_full})"
+    num_rows, num_other = run_script(script, TRITON_INTERPRET="1").split()
+    return int(num_rows), int(num_other)
+
+
+def test_kernels_in_the_interpreter() -> None:
+    """The CUDA kernels draw what the plain form draws, but where the two best scores lie within 1e-5."""
+    num_rows, num_other = interpreted(is_full=False)
+    assert num_rows == 48
+    assert num_other <= 1
+
+
+@pytest.mark.slow
+def test_kernels_in_the_interpreter_on_many_batches() -> None:
+    """The same for every dtype, with and without lists, and over many more batches."""
+    num_rows, num_other = interpreted(is_full=True)
+    assert num_rows > 600
+    assert num_other <= 3
+
+
+def kernel_table(*arguments: str) -> list[str]:
+    """Compile the kernels ahead of time; return the rows of the table."""
+    pytest.importorskip("triton")
+    script = f"import sys; sys.argv[1:] = {list(arguments)}; sys.path.append('scripts')\nimport kernel_table as table"
+    return run_script(f"{script}\ntable.main()").splitlines()[2:]
+
+
+def test_kernels_compile_for_ampere_and_hopper_without_spills() -> None:
+    """Each kernel compiles ahead of time to sm_80 and sm_90, within its registers and shared memory."""
+    rows = kernel_table("--quick")
+    assert len(rows) == 14
+    assert all(row.endswith("| 0 |") for row in rows)
+
+
+@pytest.mark.slow
+def test_the_table_of_kernels_is_what_the_compiler_says() -> None:
+    """Every dtype too, and docs/kernels.md has these numbers where the compiler is the one that made them."""
+    page = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text(encoding="utf-8")
+    rows = kernel_table()
+    if f"Triton {importlib.metadata.version('triton')} " in page:
+        assert [row for row in rows if row not in page.splitlines()] == []
