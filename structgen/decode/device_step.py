@@ -113,7 +113,7 @@ class StepState:
         self.last = full(0, torch.int64, num_rows)
         self.places = Places.new(num_rows, num_nodes, device=device)
         self.mask_row = full(-1, torch.int32)
-        self.drawn = Sampled.empty(num_places, device=device)
+        self.drawn = Sampled.empty(num_places, num_tokens=num_tokens, device=device)
         self.accepted = Accepted.new(num_rows, num_nodes, device=device)
         self.penalises_all = full(0, torch.bool, num_rows)
         self.legal_mass_lost = full(0.0, torch.float64, num_rows)

@@ -227,6 +227,8 @@ def check_sample(logits: torch.Tensor, masks: Masks, options: SampleOptions, noi
             want not in (None, n) for n, want in zip(tensor.shape, shape, strict=True)
         ):
             raise ValueError(f"{name} must have the shape {shape}, not {tuple(tensor.shape)}")
+        if tensor.dim() > 0 and tensor.shape[-1] > 1 and tensor.stride(-1) != 1:
+            raise ValueError(f"{name} must be contiguous in its last dimension")
         if tensor.device != logits.device:
             raise ValueError(f"{name} is on {tensor.device}, the logits on {logits.device}")
 

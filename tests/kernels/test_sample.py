@@ -155,6 +155,7 @@ def test_what_does_not_fit_is_refused() -> None:
         ({"masks": dataclasses.replace(made.masks, row=made.masks.row.long())}, "masks.row must be int32"),
         ({"noise": made.noise._replace(seed=made.noise.seed[:1])}, "noise.seed must have the shape"),
         ({"options": dataclasses.replace(made.options, top_k=made.noise.seed)}, "options.top_k must be int32"),
+        ({"masks": dataclasses.replace(made.masks, words=made.masks.words.T.contiguous().T)}, "must be contiguous"),
     ):
         arguments = {"logits": made.logits, **made.arguments(), **change}
         with pytest.raises((TypeError, ValueError), match=message):
