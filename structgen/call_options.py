@@ -68,6 +68,7 @@ class RunOptions(TypedDict, total=False):
     route: str | None
     deterministic: bool
     scope: str | None
+    diagnostics: bool
 
 
 class CallOptions(RunOptions, TypeOptions, total=False):
@@ -112,6 +113,8 @@ class CallSettings:
             width, and nothing that was measured decides what is drafted. Slower.
         scope: a label for what drafters may remember from call to call: calls share it only with calls of the same
             label, and of the same Generator. None is the label of calls without one.
+        diagnostics: whether the report measures the legal mass at every step. Else it does so where many tokens are
+            legal, and at one in 16 of the other steps, which need the logits of few tokens. The text is the same.
     """
 
     sampling: Sampling | None = None
@@ -122,6 +125,7 @@ class CallSettings:
     route: str | None = None
     deterministic: bool = False
     scope: str | None = None
+    diagnostics: bool = False
 
     def __post_init__(self) -> None:
         """Check each option."""
@@ -133,6 +137,7 @@ class CallSettings:
         check_kind("route", self.route, str)
         check_kind("scope", self.scope, str)
         check_flag("deterministic", self.deterministic)
+        check_flag("diagnostics", self.diagnostics)
         object.__setattr__(self, "stop", _checked_stop(self.stop))
 
 

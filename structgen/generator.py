@@ -230,6 +230,7 @@ class Generator(Generic[T]):
             seed=resolve_seed(settings.seed),
             sampling=Sampling() if settings.sampling is None else settings.sampling,
             stop=tuple(settings.stop),
+            diagnostics=settings.diagnostics,
         )
         speculation = Speculation() if settings.speculation is None else settings.speculation
         if self._answers is not None:

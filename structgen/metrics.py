@@ -29,6 +29,7 @@ class RouteMetrics:
         mask_s: seconds for masks and moving the state.
         sample_s: seconds for drawing.
         legal_mass_lost: -log(legal mass), in nats, summed over the calls that could measure it.
+        num_measured_steps: steps behind it.
         num_unmeasured: calls whose legal_mass_lost was not a number.
         drafted: tokens that were drafted, by name of the drafter.
         accepted: those of them that became part of a text.
@@ -48,6 +49,7 @@ class RouteMetrics:
     mask_s: float = 0.0
     sample_s: float = 0.0
     legal_mass_lost: float = 0.0
+    num_measured_steps: int = 0
     num_unmeasured: int = 0
     drafted: Mapping[str, int] = field(default_factory=dict)
     accepted: Mapping[str, int] = field(default_factory=dict)
@@ -81,7 +83,16 @@ class RouteMetrics:
         return sum(self.accepted.values()) / num_drafted if num_drafted else 0.0
 
 
-_COUNTED = ("num_requests", "num_truncated", "num_unmeasured", "legal_mass_lost", "drafted", "accepted", "drafters")
+_COUNTED = (
+    "num_requests",
+    "num_truncated",
+    "num_measured_steps",
+    "num_unmeasured",
+    "legal_mass_lost",
+    "drafted",
+    "accepted",
+    "drafters",
+)
 _SUMMED = tuple(one.name for one in fields(RouteMetrics) if one.name not in _COUNTED)
 
 
@@ -105,6 +116,7 @@ class Metrics:
                 num_requests=known.num_requests + 1,
                 num_truncated=known.num_truncated + report.truncated,
                 num_unmeasured=known.num_unmeasured + (not is_measured),
+                num_measured_steps=known.num_measured_steps + (report.num_measured_steps if is_measured else 0),
                 legal_mass_lost=known.legal_mass_lost + (report.legal_mass_lost if is_measured else 0.0),
                 drafted=_sum(known.drafted, report.drafted),
                 accepted=_sum(known.accepted, report.accepted),

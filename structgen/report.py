@@ -39,7 +39,9 @@ class Report:
             probability that the model itself gave to the tokens which the mask allowed. Each term is the divergence
             KL(masked || free) of its step. Nan if the model's logits had a nan on an illegal token.
         min_legal_mass: the smallest legal mass of a step, 1 if no step was measured.
-        num_measured_steps: steps behind these two. Where the end was the only choice no pass is made, nothing measured.
+        num_steps: draws, that of the stop token included. Where the end was the only choice nothing is drawn.
+        num_measured_steps: those of them behind the two figures: each one with `diagnostics=True`. Without it a step
+            with few legal tokens computes only their logits, and one in 16 is measured.
         truncated: whether the budget cut anything: a step's legal tokens, or a text that could have gone on.
         stopped_by: the stop string that ended the text, None if none did.
         drafted: tokens that were drafted and read by the target model, by name of the drafter.
@@ -65,6 +67,7 @@ class Report:
     sample_s: float
     legal_mass_lost: float
     min_legal_mass: float
+    num_steps: int
     num_measured_steps: int
     truncated: bool
     stopped_by: str | None

@@ -100,15 +100,18 @@ def setup(
 class Markov:
     """A target in float64 whose logits hang on the last two tokens: repetitive, so that drafts are accepted.
 
-    It keeps the tokens that it was given, as a KV cache does, and counts what was cropped.
+    It keeps the tokens that it was given, as a KV cache does, and counts what was cropped, and how often the logits of
+    a few tokens were asked for.
     """
 
     device = torch.device("cpu")
+    most_legal_rows = 40
 
     def __init__(self, seed: int, width: int, *, liking: np.ndarray | None = None, strength: float = 4.0) -> None:
         self.logits_width = width
         self.tokens: list[int] = []
         self.num_cropped = 0
+        self.num_few_heads = 0
         self._seed = seed
         self._liking = np.zeros(width) if liking is None else liking
         self._strength = strength
@@ -125,8 +128,9 @@ class Markov:
             rows.append(self._row(tuple(self.tokens[-2:])))
         return torch.stack(rows)
 
-    def head(self, hidden: torch.Tensor) -> torch.Tensor:
-        return hidden
+    def head(self, hidden: torch.Tensor, token_ids: Any = None) -> torch.Tensor:
+        self.num_few_heads += token_ids is not None
+        return hidden if token_ids is None else hidden[:, torch.as_tensor(token_ids)]
 
     def crop(self, num_tokens: int) -> None:
         self.num_cropped += len(self.tokens) - num_tokens

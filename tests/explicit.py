@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -102,13 +103,18 @@ def packed(token_ids: list[int]) -> np.ndarray:
 
 
 class Model:
-    """A target whose logits are a function of the tokens so far; it keeps a log of how many it read."""
+    """A target whose logits are a function of the tokens so far; it keeps a log of how many it read.
+
+    It computes the logits of few tokens alone where it is told how few; `num_few_heads` counts how often.
+    """
 
     logits_width = 16  # wider than the vocabulary
     device = torch.device("cpu")
 
-    def __init__(self, logits: Callable[[list[int]], torch.Tensor]) -> None:
+    def __init__(self, logits: Callable[[list[int]], torch.Tensor], *, most_legal_rows: int = 0) -> None:
         self.logits = logits
+        self.most_legal_rows = most_legal_rows
+        self.num_few_heads = 0
         self.tokens: list[int] = []
         self.calls: list[int] = []
 
@@ -124,8 +130,9 @@ class Model:
             rows.append(self.logits(self.tokens))
         return torch.stack(rows)
 
-    def head(self, hidden: torch.Tensor) -> torch.Tensor:
-        return hidden
+    def head(self, hidden: torch.Tensor, token_ids: Any = None) -> torch.Tensor:
+        self.num_few_heads += token_ids is not None
+        return hidden if token_ids is None else hidden[:, torch.as_tensor(token_ids)]
 
     def crop(self, num_tokens: int) -> None:
         del self.tokens[num_tokens:]

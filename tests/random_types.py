@@ -163,6 +163,7 @@ class RandomModel:
 
     device = torch.device("cpu")
     logits_width = len(TOKENS)
+    most_legal_rows = 40
     num_cached_tokens = 0
 
     def __init__(self, seed: int) -> None:
@@ -172,8 +173,8 @@ class RandomModel:
         noise = self._rng.normal(scale=1.5, size=(len(tokens.token_ids), len(TOKENS)))
         return torch.from_numpy(noise + liking())
 
-    def head(self, hidden: torch.Tensor) -> torch.Tensor:
-        return hidden
+    def head(self, hidden: torch.Tensor, token_ids: Any = None) -> torch.Tensor:
+        return hidden if token_ids is None else hidden[:, torch.as_tensor(token_ids)]
 
     def crop(self, num_tokens: int) -> None:
         assert num_tokens == 0, "nothing is drafted here"

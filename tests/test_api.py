@@ -335,6 +335,7 @@ def test_policy(model: sg.Model) -> None:
         ({"stop": ["x"]}, "leave stop out"),
         ({"route": 5}, "route must be"),
         ({"deterministic": 1}, "deterministic must be"),
+        ({"diagnostics": "yes"}, "diagnostics must be"),
         ({"policy": 16}, "policy must be a Policy"),
         ({"property_order": "sorted"}, "property_order"),
         ({"property_order": ["any"]}, "property_order"),

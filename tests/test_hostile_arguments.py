@@ -105,6 +105,7 @@ RUN_OPTIONS: dict[str, Any] = {
     "route": None,
     "deterministic": False,
     "scope": None,
+    "diagnostics": False,
 }
 CALL_OPTIONS = RUN_OPTIONS | TYPE_OPTIONS
 STATE = sg.compile(bool, VOCABULARY).start

@@ -17,7 +17,7 @@ texts (batch_loop.py), prompts as text.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -27,11 +27,12 @@ from structgen.decode.acceptance import descend
 from structgen.decode.control import Offer, Round
 from structgen.decode.draft import ROOT, Draft, Masks, Node
 from structgen.decode.drafting import Coins, Drafting, SpeculationSetup
+from structgen.decode.legal_rows import MEASURED_EVERY, LegalRows, NodeLogits
 from structgen.decode.ratio import decide_by_ratio
 from structgen.decode.rounds import SharedPass, make_round, wait_for
 from structgen.decode.sampler import Draw, Sampler, Step
 from structgen.decode.state import DecodeState
-from structgen.decode.target import Target, Tokens
+from structgen.decode.target import Target, TokenIds, Tokens
 from structgen.decode.text import GrowingText
 from structgen.decode.trace import Trace
 from structgen.drafter import DraftRequest
@@ -50,6 +51,7 @@ class Request:
         sampling: how tokens are drawn.
         stream: 0, or another number for another text from the same seed.
         stop: strings that end the text, none of them empty; only for grammars whose texts may be cut anywhere.
+        diagnostics: whether the legal mass is measured at every draw, and not at some of them.
     """
 
     prompt_token_ids: tuple[int, ...]
@@ -58,6 +60,7 @@ class Request:
     sampling: Sampling = field(default_factory=Sampling)
     stream: int = 0
     stop: tuple[str, ...] = ()
+    diagnostics: bool = False
 
     def __post_init__(self) -> None:
         """Check what the loop relies on."""
@@ -103,9 +106,11 @@ class Decoding:
         self._request = request
         self._setup = SpeculationSetup.off() if speculation is None else speculation
         self._masks = Masks(vocabulary)
+        self._rows = LegalRows(target)
         self._text = GrowingText(request.stop)
         self._is_finished = False
         self._draft: Draft
+        self._lists: Sequence[TokenIds | None] = ()
         self._draft_s: Mapping[str, float] = {}
         self.token_ids: list[int] = []
         self.trace = Trace(num_prompt_tokens=len(request.prompt_token_ids))
@@ -172,6 +177,9 @@ class Decoding:
     def _to_read(self) -> Tokens:
         """Return what the target has not read of the text, and the draft."""
         drafted = self._draft.read_token_ids
+        self._lists = self._rows.lists(
+            self._draft.nodes[: 1 + len(drafted)], all_whole=self._decides_by_ratio(self._draft)
+        )
         if self.token_ids:
             return Tokens([self.token_ids[-1], *drafted])
         prompt = self._request.prompt_token_ids
@@ -188,8 +196,13 @@ class Decoding:
         return self._to_read()
 
     def asked(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return those of the hidden states of the pass that logits are needed of: of the prompt only the end is."""
-        return hidden[len(hidden) - 1 - len(self._draft.read_token_ids) :]
+        """Return those of the hidden states of the pass that logits of all tokens are needed of."""
+        numbers = [number for number, legal in enumerate(self._lists) if legal is None]
+        return self._drawn_from(hidden)[numbers]
+
+    def _drawn_from(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return the hidden states of the nodes that something is drawn at: of the prompt only the end is one."""
+        return hidden[len(hidden) - len(self._lists) :]
 
     def end_round(self, hidden: torch.Tensor, started: float, shared: SharedPass | None = None) -> None:
         """Draw from what the target made of the tokens that begin_round gave, and take what is accepted.
@@ -202,13 +215,15 @@ class Decoding:
         Raises:
             NoLegalTokenError: no legal token has a probability.
         """
-        draft = self._draft
-        logits = self._target.head(self.asked(hidden)) if shared is None else shared.logits
-        wait_for(logits)
+        draft, hidden_at = self._draft, self._drawn_from(hidden)
+        # In a shared pass the logits of all tokens are there already.
+        whole = self._rows.whole(self.asked(hidden)) if shared is None else shared.logits
+        known = self._rows.logits(hidden_at, self._lists, whole)
+        wait_for(hidden)
         verify_s = time.perf_counter() - started + (0.0 if shared is None else shared.seconds)
         self.trace.add_pass(verify_s)
         num_draws = self.trace.num_draws
-        path = descend(lambda node: draft.nodes[node].children, self._draws(draft, logits))
+        path = descend(lambda node: draft.nodes[node].children, self._draws(draft, known, hidden_at))
         self._settle(draft, path)
         self.trace.mask_s += draft.mask_s
         self.trace.drafted.update(place.drafter for place in draft.places)
@@ -226,11 +241,15 @@ class Decoding:
             )
         )
 
-    def _draws(self, draft: Draft, logits: torch.Tensor) -> Callable[[int], int | None]:
+    def _decides_by_ratio(self, draft: Draft) -> bool:
+        return self._sampler.temperature > 0 and draft.is_drawn
+
+    def _draws(self, draft: Draft, known: Sequence[NodeLogits], hidden: torch.Tensor) -> Callable[[int], int | None]:
         """Return what draws the text's next token at a node, and takes it; None once the text has ended."""
         decided: Mapping[int, Draw] = {}
-        if self._sampler.temperature > 0 and draft.is_drawn:
-            decided = decide_by_ratio(draft, logits, self._sampler, self._coins, self._step_at)
+        if self._decides_by_ratio(draft):
+            rows = [here.logits for here in known]
+            decided = decide_by_ratio(draft, rows, self._sampler, self._coins, self._step_at)
 
         def draw(node: int) -> int | None:
             if self._is_finished:
@@ -239,8 +258,12 @@ class Decoding:
                 self._finish()
                 return None
             clock = time.perf_counter()
-            drawn = decided.get(node) or self._sampler.draw(logits[node], self._step_at(draft, node))
-            self.trace.add_draw(time.perf_counter() - clock, drawn.legal_mass_lost)
+            logits, token_ids = known[node]
+            drawn = decided.get(node) or self._sampler.draw(logits, self._step_at(draft, node, token_ids))
+            legal_mass_lost = drawn.legal_mass_lost
+            if token_ids is not None and self._is_measured(draft.num_before + draft.nodes[node].depth):
+                legal_mass_lost = self._sampler.legal_mass_lost(self._rows.whole(hidden[node : node + 1])[0], token_ids)
+            self.trace.add_draw(time.perf_counter() - clock, legal_mass_lost)
             if drawn.token_id in self._masks.stop_ids:
                 self._finish()
                 return None
@@ -249,10 +272,15 @@ class Decoding:
 
         return draw
 
-    def _step_at(self, draft: Draft, node: int) -> Step:
-        """Return where a draw at a node takes place."""
+    def _is_measured(self, number: int) -> bool:
+        """Say whether the legal mass of a draw is measured though the draw does not need it."""
+        return self._request.diagnostics or number % MEASURED_EVERY == 0
+
+    def _step_at(self, draft: Draft, node: int, token_ids: TokenIds | None = None) -> Step:
+        """Return where a draw at a node takes place, with the tokens that its logits are of."""
         here = draft.nodes[node]
         return Step(
+            token_ids=token_ids,
             mask=here.mask,
             free_text_mask=here.free_text_mask,
             position=len(self._request.prompt_token_ids) + draft.num_before + here.depth,

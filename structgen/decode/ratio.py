@@ -15,7 +15,7 @@ from structgen.errors import NoLegalTokenError
 
 def decide_by_ratio(
     draft: Draft,
-    logits: torch.Tensor,
+    logits: Sequence[torch.Tensor],
     sampler: Sampler,
     coins: Callable[[], float],
     step_at: Callable[[Draft, int], Step],
@@ -24,7 +24,7 @@ def decide_by_ratio(
 
     Args:
         draft: a chain; tokens that were named and not drawn have a law that is certain of them.
-        logits: (rows, width) a row for each node but an end.
+        logits: (width,) of all tokens for each node but an end.
         sampler: that of the text, left as it is.
         coins: gives uniform numbers in [0, 1), independent of those that the draft was drawn with.
         step_at: where the draw at a node takes place.
@@ -39,14 +39,14 @@ def decide_by_ratio(
 
 
 def verify_chain(
-    draft: Draft, logits: torch.Tensor, sampler: Sampler, step_at: Callable[[Draft, int], Step]
-) -> tuple[BlockVerification, Sequence[float]]:
+    draft: Draft, logits: Sequence[torch.Tensor], sampler: Sampler, step_at: Callable[[Draft, int], Step]
+) -> tuple[BlockVerification, Sequence[float | None]]:
     """Compare a chain with the target's laws along it; return also -log of the legal mass of each row."""
     # Its counts run along the draft, so that the penalties of each row see the tokens before it.
     sampler = sampler.fork()
     drafted = draft.nodes[1:]
     target_laws: list[FloatArray] = []
-    lost: list[float] = []
+    lost: list[float | None] = []
     for number, row in enumerate(logits):
         step = step_at(draft, number)
         try:

@@ -54,7 +54,7 @@ class Rounds(Protocol):
         """Give up the drafted tokens of the round but the first so many, and return what is left to read."""
 
     def asked(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return those of the hidden states of the pass that logits are needed of."""
+        """Return those of the hidden states of the pass that logits of all tokens are needed of; there may be none."""
 
     def end_round(self, hidden: torch.Tensor, started: float, shared: SharedPass | None = None) -> None:
         """Take what the target made of the tokens that begin_round gave.

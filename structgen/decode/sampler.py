@@ -2,6 +2,7 @@
 
 The draw is a Gumbel-max with the noise of (seed, position, token, stream), see structgen.kernels.gumbel; at temperature
 0 it is the largest logit, the lowest id of equals. Which tokens a truncation keeps is in structgen.decode.truncation.
+A row may be of a few tokens only, where no others are legal: the draw is the same.
 Left out: which tokens are legal (the parser state), and several positions at once.
 """
 
@@ -18,6 +19,7 @@ import numpy as np
 import torch
 
 from structgen.config import PenaltyScope, Sampling, check_seed
+from structgen.decode.target import TokenIds
 from structgen.decode.truncation import truncated
 from structgen.errors import NoLegalTokenError, OptionError
 from structgen.kernels.apply_mask import apply_mask_
@@ -36,6 +38,7 @@ class Step:
         position: position of the token in the sequence, prompt included, padding not.
         stream: 0, or another number for another draw at the same place.
         describe: gives the parser state in words, for messages.
+        token_ids: the legal tokens, ascending, where logits are of these alone; None where they are of all tokens.
     """
 
     mask: PackedMask
@@ -43,6 +46,16 @@ class Step:
     describe: Callable[[], str]
     free_text_mask: PackedMask | None = None
     stream: int = 0
+    token_ids: TokenIds | None = None
+
+    def columns(self, token_ids: TokenIds) -> tuple[TokenIds, TokenIds]:
+        """Return where in a row of logits those of some tokens that are legal stand, and which of them these are."""
+        if self.token_ids is None:
+            which = np.flatnonzero(self.mask[token_ids >> 5] >> (token_ids & 31) & 1)
+            return token_ids[which], which
+        columns = np.minimum(np.searchsorted(self.token_ids, token_ids), len(self.token_ids) - 1)
+        which = np.flatnonzero(self.token_ids[columns] == token_ids)
+        return columns[which], which
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +65,11 @@ class Draw:
     Attributes:
         token_id: the token.
         legal_mass_lost: -log of the probability that the model's own softmax over the vocabulary gives to the legal
-            tokens, in nats, before any option: 0 if the mask took nothing.
+            tokens, in nats, before any option: 0 if the mask took nothing; None where only their logits are known.
     """
 
     token_id: int
-    legal_mass_lost: float
+    legal_mass_lost: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +123,12 @@ class Sampler:
         self._seed = seed
         self._vocabulary_size = vocabulary_size
         self._counts: dict[int, int] = {}
-        self._bias = dict(sampling.logit_bias or {})
-        outside = [token_id for token_id in self._bias if token_id >= vocabulary_size]
+        bias = sampling.logit_bias or {}
+        outside = [token_id for token_id in bias if token_id >= vocabulary_size]
         if outside:
             raise OptionError(f"logit_bias names token {outside[0]}, but the vocabulary ends at {vocabulary_size - 1}")
+        self._biased = np.array(list(bias), dtype=np.int64)
+        self._bias = torch.tensor(list(bias.values()), dtype=torch.float32)
 
     @property
     def temperature(self) -> float:
@@ -135,7 +150,8 @@ class Sampler:
         """Draw the token of one step.
 
         Args:
-            logits: (width,) floating point, left as they are; columns past the vocabulary are ignored.
+            logits: (width,) floating point, left as they are; columns past the vocabulary are ignored. With token ids
+                in the step: one for each of these.
             step: where the draw takes place.
 
         Raises:
@@ -143,40 +159,54 @@ class Sampler:
         """
         row, legal_mass_lost = self.process(logits, step)
         if self._sampling.temperature == 0.0:
-            return Draw(int(torch.argmax(row)), legal_mass_lost)
+            best = int(torch.argmax(row))
+            return Draw(best if step.token_ids is None else int(step.token_ids[best]), legal_mass_lost)
         temperature = max(self._sampling.temperature, LEAST_TEMPERATURE)
         key = NoiseKey(self._seed, step.position, step.stream)
-        return Draw(gumbel_argmax(row, float(row.amax()), temperature, key), legal_mass_lost)
+        return Draw(gumbel_argmax(row, float(row.amax()), temperature, key, step.token_ids), legal_mass_lost)
 
-    def process(self, logits: torch.Tensor, step: Step) -> tuple[torch.Tensor, float]:
+    def process(self, logits: torch.Tensor, step: Step) -> tuple[torch.Tensor, float | None]:
         """Return the row that is drawn from, and -log of the legal mass.
 
         Returns:
-            (vocabulary,) float32 in which only the support of the draw is above -inf. The draw is from its softmax at
-            the temperature, which is not yet applied; the largest entry is finite.
+            (vocabulary,) float32, or one for each of the step's token ids, in which only the support of the draw is
+            above -inf. The draw is from its softmax at the temperature, which is not yet applied; the largest entry is
+            finite. The mass is None where the step names token ids, see `legal_mass_lost`.
 
         Raises:
             NoLegalTokenError: no legal token has a probability.
         """
-        row = self._vocabulary_row(logits)
-        free = LogMass.of(row)
-        if self._bias:
-            unbiased = row.clone()
-            apply_mask_(unbiased, step.mask)
-            legal = LogMass.of(unbiased)
-            token_ids = torch.tensor(list(self._bias), device=row.device)
-            row[token_ids] += torch.tensor(list(self._bias.values()), dtype=row.dtype, device=row.device)
-            apply_mask_(row, step.mask)
-        else:
+        legal_mass_lost = None
+        if step.token_ids is None:
+            row = self._vocabulary_row(logits)
+            free = LogMass.of(row)
             apply_mask_(row, step.mask)
             legal = LogMass.of(row)
-        self._penalise_(row, step.free_text_mask)
-        largest = float(row.amax()) if self._bias or self._counts else legal.largest
+            raw_largest, legal_mass_lost = legal.largest, free.minus(legal)
+        else:
+            row = logits.detach().to(torch.float32, copy=True)
+            raw_largest = float(row.amax())
+        largest = raw_largest
+        if len(self._biased) or self._counts:
+            self._add_bias_(row, step)
+            self._penalise_(row, step)
+            largest = float(row.amax())
         if not math.isfinite(largest):
-            raise NoLegalTokenError(step.describe(), self._cause(step.mask, legal.largest, largest))
+            raise NoLegalTokenError(step.describe(), self._cause(step.mask, raw_largest, largest))
         if self._sampling.temperature > 0.0:  # greedy: the best token is in every truncation
             row = truncated(row, largest, self._sampling)
-        return row, free.minus(legal)
+        return row, legal_mass_lost
+
+    def legal_mass_lost(self, logits: torch.Tensor, token_ids: TokenIds) -> float:
+        """Return -log of the legal mass of a row of all tokens, as `process` does.
+
+        Args:
+            logits: (width,) floating point.
+            token_ids: the legal tokens.
+        """
+        row = self._vocabulary_row(logits)
+        legal = row[torch.as_tensor(token_ids, device=row.device)]
+        return math.inf if float(legal.amax()) == -math.inf else LogMass.of(row).minus(LogMass.of(legal))
 
     def count(self, token_id: int, free_text_mask: PackedMask | None) -> None:
         """Count a generated token for the penalties, where they reach it.
@@ -203,18 +233,25 @@ class Sampler:
             return True
         return free_text_mask is not None and bool(free_text_mask[token_id >> 5] >> (token_id & 31) & 1)
 
-    def _penalise_(self, row: torch.Tensor, free_text_mask: PackedMask | None) -> None:
-        """Apply the penalties, in place, to the tokens that were counted."""
-        counts = {token_id: n for token_id, n in self._counts.items() if self._in_scope(token_id, free_text_mask)}
-        if not counts:
+    def _add_bias_(self, row: torch.Tensor, step: Step) -> None:
+        """Add the bias of the legal tokens, in place."""
+        columns, which = step.columns(self._biased)
+        if len(columns):
+            row[torch.as_tensor(columns, device=row.device)] += self._bias[which].to(row.device)
+
+    def _penalise_(self, row: torch.Tensor, step: Step) -> None:
+        """Apply the penalties, in place, to the legal tokens that were counted."""
+        counts = {t: n for t, n in self._counts.items() if self._in_scope(t, step.free_text_mask)}
+        columns, which = step.columns(np.array(list(counts), dtype=np.int64))
+        if not len(columns):
             return
-        token_ids = torch.tensor(list(counts), device=row.device)
-        values = row[token_ids]
+        places = torch.as_tensor(columns, device=row.device)
+        values = row[places]
         factor = self._sampling.repetition_penalty
         if factor != 1.0:
             values = torch.where(values > 0, values / factor, values * factor)
-        num_times = torch.tensor(list(counts.values()), dtype=row.dtype, device=row.device)
-        row[token_ids] = values - self._sampling.presence_penalty - self._sampling.frequency_penalty * num_times
+        num_times = torch.tensor(list(counts.values()), dtype=row.dtype, device=row.device)[which]
+        row[places] = values - self._sampling.presence_penalty - self._sampling.frequency_penalty * num_times
 
     def _cause(self, mask: PackedMask, raw_largest: float, largest: float) -> str:
         """Say why no legal token can be drawn."""
@@ -224,6 +261,6 @@ class Sampler:
             return "the model gives every legal token probability zero (logits of -inf)"
         if not math.isfinite(raw_largest):
             return f"the model's logits are not numbers ({raw_largest}); check its weights and dtype"
-        if any(math.isinf(value) for value in self._bias.values()) and largest == -math.inf:
+        if bool(self._bias.isinf().any()) and largest == -math.inf:
             return "logit_bias bans every legal token that the model gives a probability; lift the ban on one of them"
         return f"logit_bias or a penalty makes a logit {largest}; use smaller values"

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import numpy as np
 
 if TYPE_CHECKING:
     import torch
+
+TokenIds: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,7 @@ class Target(Protocol):
             (len(token_ids), hidden_size) hidden states for `head`; row i is for the token after token_ids[i].
         """
 
-    def head(self, hidden: torch.Tensor, token_ids: Sequence[int] | None = None) -> torch.Tensor:
+    def head(self, hidden: torch.Tensor, token_ids: Sequence[int] | TokenIds | None = None) -> torch.Tensor:
         """Return logits of hidden states, which may be of any sequence of the same model.
 
         Args:

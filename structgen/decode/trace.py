@@ -23,6 +23,7 @@ class Trace:
         law: what is sampled as long as the budget cuts nothing.
         drafts: what was drafted for each pass, see ReplayRecord.
         num_draws: draws so far, that of the stop token included.
+        num_measured: those of them at which the legal mass was measured.
         started: time.perf_counter() at the start.
         first_drawn: the same at the first draw, None before it.
         last_drawn: the same at the latest draw.
@@ -36,6 +37,7 @@ class Trace:
     num_tokens: int = 0
     num_target_passes: int = 0
     num_draws: int = 0
+    num_measured: int = 0
     prefill_s: float = 0.0
     verify_s: float = 0.0
     draft_s: float = 0.0
@@ -67,21 +69,23 @@ class Trace:
         self.prefill_s += seconds
         self.num_target_passes += 1
 
-    def add_draw(self, seconds: float, legal_mass_lost: float) -> None:
-        """Count a draw."""
+    def add_draw(self, seconds: float, legal_mass_lost: float | None) -> None:
+        """Count a draw, whose legal mass is None where it was not measured."""
         self.last_drawn = time.perf_counter()
         if self.first_drawn is None:
             self.first_drawn = self.last_drawn
         self.num_draws += 1
         self.sample_s += seconds
-        self.legal_mass_lost += legal_mass_lost
-        self.most_mass_lost = max(self.most_mass_lost, legal_mass_lost)
+        if legal_mass_lost is not None:
+            self.num_measured += 1
+            self.legal_mass_lost += legal_mass_lost
+            self.most_mass_lost = max(self.most_mass_lost, legal_mass_lost)
 
     def follow(self, num_draws: int, num_passes: int, *, legal_mass_lost: tuple[float, float]) -> None:
         """Take over what a device has counted up to now.
 
         Args:
-            num_draws: draws so far.
+            num_draws: draws so far, all of them measured.
             num_passes: passes so far, that over the prompt not counted.
             legal_mass_lost: the sum of -log(legal mass) so far, and the greatest of them.
         """
@@ -91,7 +95,7 @@ class Trace:
                 self.first_drawn = self.last_drawn
         self.num_target_passes += num_passes - self._num_followed
         self._num_followed = num_passes
-        self.num_draws = num_draws
+        self.num_draws = self.num_measured = num_draws
         self.legal_mass_lost, self.most_mass_lost = legal_mass_lost
 
     def finish(self, num_tokens: int) -> None:
@@ -127,7 +131,8 @@ class Trace:
             sample_s=self.sample_s,
             legal_mass_lost=self.legal_mass_lost,
             min_legal_mass=math.exp(-self.most_mass_lost),
-            num_measured_steps=self.num_draws,
+            num_steps=self.num_draws,
+            num_measured_steps=self.num_measured,
             truncated=self.truncated,
             stopped_by=self.stopped_by,
             drafted=dict(self.drafted),

@@ -21,7 +21,7 @@ import torch
 
 from structgen.decode.attention_mask import RowLayout
 from structgen.decode.causal_model import CausalModel
-from structgen.decode.target import Target, Tokens
+from structgen.decode.target import Target, TokenIds, Tokens
 from structgen.errors import OptionError
 
 if TYPE_CHECKING:
@@ -101,11 +101,14 @@ class TransformersBatch:
 
     def heads(self, hidden: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Return the logits of hidden states of several rows, in one go where the width is not fixed."""
+        together, lengths = torch.cat(list(hidden)), [len(rows) for rows in hidden]
+        if not len(together):
+            return [together.new_empty((0, self.model.logits_width)) for _ in hidden]
         if self.width is None:
-            return list(torch.split(self.model.head.logits(torch.cat(list(hidden))), [len(rows) for rows in hidden]))
+            return list(torch.split(self.model.head.logits(together), lengths))
         return [self.head(rows) for rows in hidden]
 
-    def head(self, hidden: torch.Tensor, token_ids: Sequence[int] | None = None) -> torch.Tensor:
+    def head(self, hidden: torch.Tensor, token_ids: Sequence[int] | TokenIds | None = None) -> torch.Tensor:
         """Return (rows, logits_width) logits of hidden states, or (rows, len(token_ids)) of them."""
         if self.width is None:
             return self.model.head.logits(hidden, token_ids)
@@ -198,7 +201,8 @@ class TransformersTarget:
     @property
     def most_legal_rows(self) -> int:
         """Longest list of token ids for which `head` is faster with the list than without."""
-        return self._batch.model.head.most_legal_rows
+        # Sums over a few rows may be cut into other pieces than those over all.
+        return 0 if self._batch.width is not None else self._batch.model.head.most_legal_rows
 
     def prefill(self, token_ids: Sequence[int]) -> torch.Tensor:
         """Start over with these tokens.
@@ -225,7 +229,7 @@ class TransformersTarget:
         """
         return self._batch.extend([(self, tokens)])[0]
 
-    def head(self, hidden: torch.Tensor, token_ids: Sequence[int] | None = None) -> torch.Tensor:
+    def head(self, hidden: torch.Tensor, token_ids: Sequence[int] | TokenIds | None = None) -> torch.Tensor:
         """Return (rows, logits_width) logits of hidden states, or (rows, len(token_ids)) of them."""
         return self._batch.head(hidden, token_ids)
 

@@ -126,7 +126,13 @@ def gumbel_rows(num_tokens: int, seed: torch.Tensor, position: torch.Tensor, str
     return -torch.log(-torch.log1p(-(words.double() + 0.5) * 2.0**-32))
 
 
-def gumbel_argmax(logits: torch.Tensor, largest: float, temperature: float, key: NoiseKey) -> int:
+def gumbel_argmax(
+    logits: torch.Tensor,
+    largest: float,
+    temperature: float,
+    key: NoiseKey,
+    token_ids: np.ndarray[Any, np.dtype[np.int64]] | None = None,
+) -> int:
     """Draw a token id from softmax(logits / temperature) with the noise of the key.
 
     Scores are compared in float64, and the lowest id wins among equals. Away from the CPU the row is copied there:
@@ -137,15 +143,21 @@ def gumbel_argmax(logits: torch.Tensor, largest: float, temperature: float, key:
         largest: the largest of them, finite.
         temperature: at least LEAST_TEMPERATURE.
         key: what the noise belongs to.
+        token_ids: the tokens that the logits are of, ascending; None for every one. What is drawn is the same as from
+            a row that has all the others at -inf.
     """
     import torch
 
-    from structgen.kernels._numba.gumbel import argmax_with_noise
+    from structgen.kernels._numba.gumbel import argmax_of_few, argmax_with_noise
 
     if logits.dtype != torch.float32 or logits.dim() != 1:
         raise TypeError(f"logits must be one row of float32, not {tuple(logits.shape)} {logits.dtype}")
-    row = logits.detach().contiguous().cpu().numpy()
-    return int(argmax_with_noise(row, largest, 1.0 / temperature, np.array(key.words(), dtype=np.uint64)))
+    row, words = logits.detach().contiguous().cpu().numpy(), np.array(key.words(), dtype=np.uint64)
+    if token_ids is None:
+        return int(argmax_with_noise(row, largest, 1.0 / temperature, words))
+    if token_ids.dtype != np.int64 or token_ids.shape != row.shape:
+        raise TypeError(f"{row.shape[0]} logits need as many token ids, not {token_ids.shape} {token_ids.dtype}")
+    return int(argmax_of_few(row, token_ids, largest, 1.0 / temperature, words))
 
 
 def gumbel_argmax_reference(logits: np.ndarray[Any, Any], temperature: float, key: NoiseKey) -> int:

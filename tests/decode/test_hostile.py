@@ -58,6 +58,7 @@ class Hostile:
 
     device = torch.device("cpu")
     logits_width = WIDTH
+    most_legal_rows = 40
 
     def __init__(self, make: Callable[[int], torch.Tensor]) -> None:
         self.make = make
@@ -73,8 +74,8 @@ class Hostile:
             rows.append(row)
         return torch.stack(rows)
 
-    def head(self, hidden: torch.Tensor) -> torch.Tensor:
-        return hidden
+    def head(self, hidden: torch.Tensor, token_ids: Any = None) -> torch.Tensor:
+        return hidden if token_ids is None else hidden[:, torch.as_tensor(token_ids)]
 
     def crop(self, num_tokens: int) -> None:
         self.num_cached_tokens = num_tokens

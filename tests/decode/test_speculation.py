@@ -401,8 +401,8 @@ def _moves_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         Decoding,
         "_step_at",
-        lambda self, draft, node: dataclasses.replace(
-            step_at(self, draft, node), position=len(self._request.prompt_token_ids) + draft.num_before
+        lambda self, draft, node, *few: dataclasses.replace(
+            step_at(self, draft, node, *few), position=len(self._request.prompt_token_ids) + draft.num_before
         ),
     )
 
@@ -411,8 +411,8 @@ def _takes_what_was_drafted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Accept the draft without asking the target, as if forced tokens had to come."""
     draws = Decoding._draws
 
-    def lax(self: Decoding, draft: Any, logits: Any) -> Any:
-        draw = draws(self, draft, logits)
+    def lax(self: Decoding, draft: Any, *known: Any) -> Any:
+        draw = draws(self, draft, *known)
 
         def drawn(node: int) -> int | None:
             for token_id in draft.nodes[node].children:

@@ -189,3 +189,47 @@ def test_only_one_float32_row_is_drawn_from() -> None:
     for bad in (torch.zeros(2, 3), torch.zeros(3, dtype=torch.float64)):
         with pytest.raises(TypeError, match="one row of float32"):
             gumbel_argmax(bad, 0.0, 1.0, NoiseKey(0, 0))
+
+
+@given(
+    size=st.sampled_from([1, 2, 3, 64, 65, 1000, 49_152]),
+    share=st.sampled_from([0.002, 0.05, 1.0]),
+    scale=st.sampled_from([0.0, 1.0, 30.0]),
+    temperature=st.sampled_from([LEAST_TEMPERATURE, 0.01, 1.0, 1e4]),
+    seed=st.integers(0, 2**64 - 1),
+)
+@settings(deadline=None)
+def test_logits_of_few_tokens_give_the_same_draw(
+    size: int, share: float, scale: float, temperature: float, seed: int
+) -> None:
+    """Whatever tokens they are of, and with some at minus infinity: the draw is that from the row of all tokens."""
+    generator = np.random.default_rng(seed % 2**32)
+    token_ids = np.flatnonzero(generator.random(size) < share)
+    token_ids = token_ids if len(token_ids) else np.array([size // 2])
+    few = (generator.standard_normal(len(token_ids)) * scale).astype(np.float32)
+    few[(generator.random(len(few)) < 0.3) & (few < few.max())] = -np.inf
+    row = np.full(size, -np.inf, dtype=np.float32)
+    row[token_ids] = few
+    for position in range(3):
+        key = NoiseKey(seed, position)
+        drawn = gumbel_argmax(torch.from_numpy(few), float(few.max()), temperature, key, token_ids)
+        assert drawn == gumbel_argmax_reference(row, temperature, key)
+
+
+def test_equal_scores_of_few_tokens_go_to_the_lowest_id() -> None:
+    """Two tokens with the same word and logit: the lower id wins, also where the larger one is looked at first."""
+    key = NoiseKey(11, 0)
+    noise = gumbel_noise(np.arange(400_000), key)
+    order = np.argsort(noise, kind="stable")
+    place = np.nonzero(noise[order][:-1] == noise[order][1:])[0][0]
+    low, high = sorted((int(order[place]), int(order[place + 1])))
+    assert gumbel_argmax(torch.zeros(2), 0.0, 1.0, key, np.array([low, high])) == low
+    least = float(np.nextafter(np.float32(0), np.float32(1)))  # lost in the sum, but the larger logit
+    assert gumbel_argmax(torch.tensor([0.0, least]), least, 1.0, key, np.array([low, high])) == low
+
+
+def test_token_ids_belong_to_the_logits() -> None:
+    """Another number of ids, or ids of another type, is refused."""
+    for bad in (np.arange(4), np.arange(3, dtype=np.int32)):
+        with pytest.raises(TypeError, match="3 logits need as many token ids"):
+            gumbel_argmax(torch.zeros(3), 0.0, 1.0, NoiseKey(0, 0), bad)

@@ -131,3 +131,36 @@ def argmax_with_noise(
                 best_id = token_id
                 least_logit = largest + (best - _MOST_NOISE) / inverse_temperature
     return best_id
+
+
+@jit(types.int64(array(types.float32), array(types.int64), types.float64, types.float64, array(types.uint64)))
+def argmax_of_few(
+    logits: np.ndarray[Any, Any],
+    token_ids: np.ndarray[Any, Any],
+    largest: float,
+    inverse_temperature: float,
+    key: np.ndarray[Any, Any],
+) -> Any:
+    """Return the same id where only the logits of some tokens are there, which are named in ascending order."""
+    group = 4 * _NUM_BLOCKS
+    words = np.empty(group, dtype=np.uint32)
+    known = np.int64(-1)
+    best = -math.inf
+    best_id = np.int64(-1)
+    start = index_of(logits, largest)
+    for turn in range(-1, logits.shape[0]):
+        index = start if turn < 0 else turn
+        if turn == start:
+            continue
+        score = (logits[index] - largest) * inverse_temperature
+        if score == -math.inf or score + _MOST_NOISE < best:
+            continue
+        token_id = token_ids[index]
+        if token_id // group != known:
+            known = token_id // group
+            fill_words(np.uint64(known * _NUM_BLOCKS), key, words)
+        score -= math.log(-math.log1p(-uniform(words[token_id - known * group])))
+        if score > best or (score == best and token_id < best_id):
+            best = score
+            best_id = token_id
+    return best_id
