@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from functools import cache
 from typing import Any
@@ -100,7 +101,8 @@ def new_session(shape: StepShape = EVERYTHING, **options: Any) -> DeviceSession:
 
 
 def on_the_host(automaton: TokenAutomaton, request: Request) -> Decoding:
-    """Decode to the end in host mode."""
+    """Decode to the end in host mode, which measures every draw as a device does."""
+    request = dataclasses.replace(request, diagnostics=True)
     decoding = Decoding(TransformersBatch(model()).join(), automaton.start(), vocabulary(), request)
     decoding.run()
     return decoding
