@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from structgen.decode.target import TargetBatch
 
 T = TypeVar("T")
+
+_log = logging.getLogger("structgen")
 
 # Rows from which on a batch shows a progress bar on a terminal.
 _LONG_BATCH = 8
@@ -38,6 +41,8 @@ def run_batch(batch: TargetBatch, makers: Sequence[Callable[[], Row[T]]], *, max
             rows[number] = make()
         except StructgenError as error:
             results[number] = error
+    if batch.alone_because is not None and len(rows) > 1:
+        _log.info("the rows of this batch are read one after the other: %s", batch.alone_because)
     numbers = list(rows)
     for index, result in progress(run_rows(batch, list(rows.values()), max_rows=max_rows), len(rows)):
         results[numbers[index]] = result

@@ -228,14 +228,21 @@ def test_deterministic_rows_are_read_alone(passes: list[list[tuple[int, int]]]) 
 
 
 def test_a_model_without_masks_of_ours_reads_rows_in_turn(
-    model: sg.Model, monkeypatch: pytest.MonkeyPatch, passes: list[list[tuple[int, int]]]
+    model: sg.Model,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    passes: list[list[tuple[int, int]]],
 ) -> None:
-    """Such a model takes batches all the same, a row at a time."""
+    """Such a model takes batches all the same, a row at a time, and the log says why."""
+    caplog.set_level("INFO", logger="structgen")
     expected = model.generate_batch(Order, ["x", "y", "z"], seed=2)
+    assert max(map(len, passes)) == 3
+    assert not caplog.records
     passes.clear()
     monkeypatch.setattr(model._runtime._causal_model, "no_masks_because", "it is a test")
     assert model.generate_batch(Order, ["x", "y", "z"], seed=2) == expected
     assert {len(rows) for rows in passes} == {1}
+    assert "one after the other: it is a test" in caplog.text
 
 
 @pytest.mark.parametrize("max_rows", [0, -1, True, "4", 2.0])

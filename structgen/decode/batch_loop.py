@@ -86,9 +86,9 @@ def run_rows(batch: TargetBatch, rows: Sequence[Row[T]], *, max_rows: int) -> It
     Args:
         batch: an empty one.
         rows: what is to be made.
-        max_rows: most rows that share passes; where the batch shares none there is one at a time.
+        max_rows: most rows that share passes; where rows have passes of their own there is one at a time.
     """
-    yield from _BatchLoop(batch, rows, max_rows if batch.shares_passes else 1).run()
+    yield from _BatchLoop(batch, rows, max_rows if batch.alone_because is None else 1).run()
 
 
 class _BatchLoop(Generic[T]):

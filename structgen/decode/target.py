@@ -105,8 +105,8 @@ class TargetBatch(Protocol):
     """Sequences that take their passes together; one thread uses it at a time."""
 
     @property
-    def shares_passes(self) -> bool:
-        """Whether a pass over several rows costs less than one for each of them."""
+    def alone_because(self) -> str | None:
+        """Why every row has passes of its own, so that several at a time gain nothing; None if they share them."""
 
     def join(self) -> Target:
         """Return an empty sequence, a new row of the batch."""

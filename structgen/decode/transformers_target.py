@@ -57,9 +57,9 @@ class TransformersBatch:
         self._rows: list[TransformersTarget] = []
 
     @property
-    def shares_passes(self) -> bool:
-        """Whether several rows take part in one pass: not with a fixed width, nor where masks of ours are not taken."""
-        return self.width is None and self.model.no_masks_because is None
+    def alone_because(self) -> str | None:
+        """Why every row has passes of its own, None if several take part in one."""
+        return "passes have a fixed width" if self.width is not None else self.model.no_masks_because
 
     def join(self) -> TransformersTarget:
         """Return an empty sequence, a new row of the batch."""

@@ -105,7 +105,7 @@ class Text:
 class Rows:
     """A batch without a model: it remembers how many positions it would hold."""
 
-    shares_passes = True
+    alone_because = None
 
     def __init__(self) -> None:
         self.live: list[Any] = []
