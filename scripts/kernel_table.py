@@ -23,9 +23,10 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from structgen.kernels import sample
+from structgen.kernels import gather_head, sample
 from structgen.kernels._sample_values import GROUP, TILE, SampleNoise, Workspace
 from structgen.kernels._triton.apply_mask import apply_mask_kernel
+from structgen.kernels._triton.gather_head import gather_head_kernel
 from structgen.kernels._triton.sample_rows import row_kernel, select_kernel
 from structgen.kernels._triton.sample_tiles import candidate_kernel, tile_kernel
 
@@ -84,6 +85,19 @@ def mask_builds(dtype: str) -> Iterator[Build]:
     yield Build(apply_mask_kernel, "", signature, {"BLOCK": 1024}, {"enable_fp_fusion": False})
 
 
+def head_builds(dtype: str) -> Iterator[Build]:
+    """Give the head kernel with a bias and a soft cap, and without."""
+    for what, bias, soft_cap in (("every option", f"*{dtype}", "fp32"), ("no option", NONE, NONE)):
+        pointers = {"logits": f"*{dtype}", "hidden": f"*{dtype}", "weight": f"*{dtype}", "bias": bias}
+        tables = {"soft_cap": soft_cap, "mask_row": "*i32", "list_start": "*i64", "list_ids": "*i32"}
+        strides = dict.fromkeys(("logits_row_stride", "hidden_row_stride", "weight_row_stride"), "i64")
+        sizes = dict.fromkeys(("logits_column_stride", "num_tokens", "size"), "i32")
+        constants = {"ROWS": gather_head.ROWS, "COLUMNS": gather_head.COLUMNS, "bias": None, "soft_cap": None}
+        yield Build(
+            gather_head_kernel, what, pointers | tables | strides | sizes, constants, {"enable_fp_fusion": True}
+        )
+
+
 def compiled(build: Build, architecture: int) -> dict[str, int]:
     """Compile one kernel and return what its machine code takes."""
     signature, constants = {}, {}
@@ -115,7 +129,7 @@ def main() -> None:
     print("|---|---|---|---:|---:|---:|---:|---:|")
     faults = []
     for dtype in DTYPES[:1] if is_quick else DTYPES:
-        for build in (*mask_builds(dtype), *sampler_builds(dtype)):
+        for build in (*mask_builds(dtype), *sampler_builds(dtype), *head_builds(dtype)):
             if dtype != DTYPES[0] and build.kernel is select_kernel:  # it reads no logits
                 continue
             for architecture in ARCHITECTURES:
