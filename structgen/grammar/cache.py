@@ -1,7 +1,8 @@
 """Compiled automata: kept in memory whole (least recently used go), their rows kept on disk.
 
-A file holds the mask rows that were worked out for one key: canonical grammar text, vocabulary digest (stop
-ids included), limits, and the sources that number states and productions. How files are kept says array_store.py.
+A file holds the mask rows that were worked out for one key: what the grammar is made of, or its canonical text;
+vocabulary digest (stop ids included), limits, and the sources that make rules and number states. How files are kept
+says array_store.py.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from structgen.config import Limits, check_count, check_folder
 from structgen.grammar.build import build_automaton
 from structgen.grammar.canonical import canonical_text
 from structgen.grammar.core import ROW_ARRAYS
-from structgen.grammar.ir import Grammar
+from structgen.grammar.ir import Grammar, LazyRules
 from structgen.grammar.memo import Memo
 from structgen.grammar.scan import VocabularyScans
 from structgen.grammar.spelling import Spelling
@@ -151,4 +152,7 @@ class CompileCache:
 
 def key_text(grammar: Grammar, vocabulary: Vocabulary, limits: Limits) -> str:
     """Return the text that a cache entry is for."""
-    return f"rows\nvocabulary {vocabulary.digest}\nlimits {limits}\n{canonical_text(grammar)}"
+    # To write rules down that are made when they are asked for would make all of them.
+    rules = grammar.rules
+    text = rules.made_of if isinstance(rules, LazyRules) else canonical_text(grammar)
+    return f"rows\nvocabulary {vocabulary.digest}\nlimits {limits}\n{text}"

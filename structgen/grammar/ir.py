@@ -103,14 +103,16 @@ class LazyRules(Mapping[str, Expr]):
     To go through all of them is to make all that can be reached.
     """
 
-    def __init__(self, start: str, make: Callable[[str], Mapping[str, Expr]], facts: Facts) -> None:
+    def __init__(self, start: str, make: Callable[[str], Mapping[str, Expr]], facts: Facts, made_of: str) -> None:
         """Make nothing yet.
 
         Args:
             start: the rule from which all others are reached.
             make: makes a rule, with those that only it leads to.
             facts: what is known of all rules.
+            made_of: all that the rules follow from; it tells them apart from others without making them.
         """
+        self.made_of = made_of
         self.start = start
         self.facts = facts
         self._make = make

@@ -15,7 +15,8 @@ from structgen.grammar import cache as cache_module
 from structgen.grammar.cache import CacheOutcome, CompileCache
 from structgen.grammar.canonical import canonical_text
 from structgen.grammar.compile import compile_grammar
-from structgen.grammar.ir import Choice, Grammar, Lexeme, Literal, Reference, Sequence
+from structgen.grammar.ir import Choice, Grammar, LazyRules, Lexeme, Literal, Reference, Sequence
+from structgen.grammar.json_schema import lower_schema
 from structgen.grammar.token_automaton import TokenAutomaton
 from structgen.vocabulary import Vocabulary
 
@@ -223,6 +224,27 @@ def test_rule_names_are_no_literals(vocabulary):
     second = Grammar({"s": Sequence((Reference("61"), Reference("61"))), "61": nested}, "s")
 
     assert canonical_text(first) != canonical_text(second)
+
+
+def test_key_of_a_schema_makes_no_rule(vocabulary, monkeypatch):
+    """The key of a schema is written without its rules, and whatever changes these changes the key."""
+    schema = {"properties": {"a": {"type": "object"}, "b": {}}}
+    manners = [
+        {},
+        {"whitespace": "compact"},
+        {"property_order": "any"},
+        {"closed": True},
+    ]
+    grammars = [lower_schema(schema, **manner) for manner in manners]
+    grammars.append(lower_schema({"properties": {"b": {}, "a": {"type": "object"}}}))
+    again = lower_schema(schema)
+    texts = {canonical_text(grammar) for grammar in grammars}
+    monkeypatch.setattr(LazyRules, "__iter__", None)
+
+    keys = [cache_module.key_text(grammar, vocabulary, Limits()) for grammar in grammars]
+
+    assert len(texts) == len({*keys}) == len(grammars)
+    assert cache_module.key_text(again, vocabulary, Limits()) == keys[0]
 
 
 def test_no_cache_compiles_anew(vocabulary):

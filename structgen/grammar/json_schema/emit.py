@@ -92,7 +92,7 @@ class Emitter:
         self._seen: dict[tuple[Terms, Layout], Seen] = {}
         self._scalars: dict[Terms, tuple[ir.Expr, ...]] = {}
         self._parts: dict[str, _Part] = {}
-        self._start = ""
+        self._start = self._manner = ""
         self._in_any_style = False
         self._queue: deque[tuple[_Part, Values, Layout]] = deque()
         self._pending: deque[tuple[str, Callable[[], ir.Expr]]] = deque()
@@ -110,6 +110,7 @@ class Emitter:
         """
         root, layout = self.solver.terms("#"), Layout(style)
         self._in_any_style = style == "any"
+        self._manner = f"{style}, {self.property_order}, {'closed' if self.solver.closed else 'open'}"
         start = self._part("#", lambda: self.value(root, layout))
         self._start = start.name
         self._make(start)
@@ -150,7 +151,8 @@ class Emitter:
         lexemes = tuple(dict.fromkeys(part for part in parts if isinstance(part, ir.Lexeme)))
         spelled = {byte for part in parts if isinstance(part, ir.Literal) for byte in part.text}
         facts = ir.Facts(lexemes, frozenset(spelled | _PLAIN_BYTES | set(text.encode())))
-        return ir.Grammar(ir.LazyRules(self._start, rules_of, facts), self._start)
+        made_of = f"JSON Schema, {self._manner}\n{text}"
+        return ir.Grammar(ir.LazyRules(self._start, rules_of, facts, made_of), self._start)
 
     def _productive(self) -> set[str]:
         """Return the parts to which some text belongs, by propagation from what is known to the parts that need it."""
