@@ -1,0 +1,160 @@
+"""Device mode from the public names: who gets it, what the report says, and that nothing else changes.
+
+There is no GPU here: the pool of the model is told to choose device mode on the CPU too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import structgen as sg
+from structgen.decode.device_pool import DevicePool
+from structgen.errors import BudgetError
+from tiny_tokenizer import byte_tokenizer, tiny_llama
+
+SCHEMA = sg.JsonSchema(
+    {
+        "type": "object",
+        "properties": {"name": {"type": "string", "maxLength": 6}, "kind": {"enum": ["true", "false"]}},
+        "required": ["name", "kind"],
+        "additionalProperties": False,
+    },
+    whitespace="compact",
+)
+
+
+@pytest.fixture(scope="module")
+def model() -> sg.Model:
+    """A tiny model on the CPU, whose pool is told that device mode is for the CPU too."""
+    made = sg.Model(tiny_llama(), byte_tokenizer())
+    runtime = made._runtime
+    runtime.device_pool = DevicePool(runtime._causal_model, runtime.vocabulary, device_types=("cpu",))
+    return made
+
+
+@pytest.fixture(scope="module")
+def frozen(model: sg.Model) -> sg.Generator[Any]:
+    """A generator whose automaton is frozen."""
+    made = model.generator(SCHEMA)
+    made.automaton.freeze()
+    return made
+
+
+def plain(seed: int, **options: Any) -> sg.Result[Any]:
+    """Run in host mode, with a model of its own."""
+    return sg.Model(tiny_llama(), byte_tokenizer()).run(SCHEMA, sg.Raw("hello"), seed=seed, **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"sampling": sg.Sampling.greedy()},
+        {"sampling": sg.Sampling(top_k=3, repetition_penalty=1.2)},
+        {"speculation": sg.Speculation.off()},
+        {"max_tokens": 24},
+    ],
+    ids=str,
+)
+def test_the_result_is_that_of_host_mode(frozen: sg.Generator[Any], options: dict[str, Any]) -> None:
+    """Value, text, tokens and counts are the same; the report says who made the text, and why steps are no graphs."""
+    for seed in (1, 2**64 - 1):
+        found, wanted = frozen.run(sg.Raw("hello"), seed=seed, **options), plain(seed, **options)
+        assert (found.value, found.text, found.token_ids) == (wanted.value, wanted.text, wanted.token_ids)
+        report = found.report
+        assert (report.mode, report.host_mode_because) == ("device", None)
+        assert report.eager_because == "there are no CUDA graphs on a device of type cpu"
+        assert report.num_measured_steps == wanted.report.num_measured_steps
+        assert report.truncated == wanted.report.truncated
+        assert report.record.backend.endswith(", device mode")
+
+
+def test_forced_runs_are_drafted_where_speculation_is_on(frozen: sg.Generator[Any]) -> None:
+    """The report counts them; without speculation each token has a pass."""
+    drafted = frozen.run(sg.Raw("hello"), seed=3).report
+    alone = frozen.run(sg.Raw("hello"), seed=3, speculation=sg.Speculation.off()).report
+    assert drafted.forced_tokens > 3
+    assert drafted.num_target_passes < alone.num_target_passes
+    assert alone.drafted == {}
+
+
+def test_a_stream_gives_the_text_as_it_comes(frozen: sg.Generator[Any]) -> None:
+    """The parts are the text, and the last one has the result."""
+    parts = list(frozen.stream(sg.Raw("hello"), seed=1))
+    assert "".join(part.new_text for part in parts) == plain(1).text
+    assert parts[-1].result is not None
+    assert parts[-1].result.report.mode == "device"
+    assert len(parts) > 3
+
+
+def test_who_leaves_a_stream_early_disturbs_nobody(frozen: sg.Generator[Any]) -> None:
+    """The next call is as ever."""
+    next(iter(frozen.stream(sg.Raw("hello"), seed=1)))
+    assert frozen.run(sg.Raw("hello"), seed=2).text == plain(2).text
+
+
+def test_a_stop_string_ends_free_text(model: sg.Model) -> None:
+    """What the device wrote after it is not in the text."""
+    free = model.generator(str)
+    free.automaton.freeze()
+    whole = free.run(sg.Raw("hello"), seed=5, max_tokens=30)
+    stop = whole.text[4:6]
+    found = free.run(sg.Raw("hello"), seed=5, max_tokens=30, stop=[stop])
+    assert whole.report.mode == found.report.mode == "device"
+    assert found.text == whole.text[: whole.text.index(stop)]
+    assert found.report.stopped_by == stop
+
+
+def test_a_budget_that_is_too_small_is_refused(frozen: sg.Generator[Any]) -> None:
+    """With the number that is enough, as on the host."""
+    with pytest.raises(BudgetError):
+        frozen.run(sg.Raw("hello"), max_tokens=3)
+
+
+def test_an_unfit_bias_fails_its_own_call(frozen: sg.Generator[Any]) -> None:
+    """The error says where the grammar stood; the next call is as ever."""
+    bias = {token_id: -float("inf") for token_id in range(264)}
+    with pytest.raises(sg.NoLegalTokenError, match="logit_bias"):
+        frozen.run(sg.Raw("hello"), sampling=sg.Sampling(logit_bias=bias))
+    assert frozen.run(sg.Raw("hello"), seed=2).text == plain(2).text
+
+
+def test_replay_says_that_the_device_made_it(model: sg.Model, frozen: sg.Generator[Any]) -> None:
+    """The host runs the record again: the same tokens, and a warning that it is another way to them."""
+    record = frozen.run(sg.Raw("hello"), seed=4).report.record
+    with pytest.warns(UserWarning, match="device mode"):
+        again = sg.replay(record, model=model)
+    assert again.is_same
+
+
+@pytest.mark.parametrize(
+    ("options", "because"),
+    [
+        ({"deterministic": True}, "a width of their own"),
+        ({"speculation": sg.Speculation(drafters=[sg.drafters.PromptLookup()])}, "PromptLookup"),
+    ],
+)
+def test_what_device_mode_cannot_do_runs_on_the_host(
+    frozen: sg.Generator[Any], options: dict[str, Any], because: str
+) -> None:
+    """And the report says why."""
+    report = frozen.run(sg.Raw("hello"), seed=1, **options).report
+    assert report.mode == "host"
+    assert because in str(report.host_mode_because)
+    assert report.eager_because is None
+
+
+def test_the_report_says_what_is_missing(model: sg.Model) -> None:
+    """An automaton that is not frozen, and a model that is not on CUDA."""
+    report = model.run(sg.Regex("[ab]{3}"), sg.Raw("hello")).report
+    assert "freeze()" in str(report.host_mode_because)
+    assert "needs cuda" in str(plain(1).report.host_mode_because)
+
+
+def test_rows_of_a_batch_say_so(model: sg.Model, frozen: sg.Generator[Any]) -> None:
+    """They share passes, which the host puts together."""
+    for result in model.run_batch([(SCHEMA, sg.Raw("hello")), (SCHEMA, sg.Raw("there"))], seed=1):
+        assert result.report.mode == "host"
+        assert "batch" in str(result.report.host_mode_because)
