@@ -10,7 +10,7 @@ from typing import Any
 import structgen as sg
 from structgen.config import PenaltyScope, Sampling
 from structgen.decode.causal_model import CausalModel
-from structgen.decode.device_drafts import DeviceDrafts
+from structgen.decode.device_drafts import DeviceDrafts, forced_runs
 from structgen.decode.device_loop import RowFollower
 from structgen.decode.device_session import DeviceSession
 from structgen.decode.device_step import StepShape
@@ -119,8 +119,9 @@ def on_the_device(session: DeviceSession, rows: list[tuple[TokenAutomaton, Reque
                 running[place] = number = waiting.pop(0)
                 automaton = rows[number][0].start().automaton
                 assert isinstance(automaton, FrozenAutomaton)
-                if session.shape.num_drafted:
-                    session.drafts.add(automaton)
+                if session.drafts is not None:
+                    runs = forced_runs(automaton, session.drafts.num_drafted)
+                    session.drafts.add(automaton.machine, lambda runs=runs: runs)
                 session.load(place, followers[number].start(automaton.machine))
         for place, news in enumerate(session.news()):
             if place in running:

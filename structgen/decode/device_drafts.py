@@ -7,13 +7,18 @@ tokenizer's own tokens. A draft and no promise, so the text is the same. Made on
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from structgen.grammar.frozen_automaton import FrozenAutomaton
+from structgen.frozen_machine import FrozenMachine
 from structgen.kernels.arena import Arena
+
+if TYPE_CHECKING:
+    from structgen.grammar.frozen_automaton import FrozenAutomaton
 
 
 class DeviceDrafts:
@@ -40,13 +45,18 @@ class DeviceDrafts:
         self._lock = threading.Lock()
         self._known: set[int] = set()
 
-    def add(self, automaton: FrozenAutomaton) -> None:
-        """Take the forced runs of an automaton; one that is there already stays."""
-        first = self._arena.first_state(automaton.machine)
+    def add(self, machine: FrozenMachine, make_runs: Callable[[], npt.NDArray[np.int32]]) -> None:
+        """Take the drafts of a machine, unless it is there already.
+
+        Args:
+            machine: whose states they follow.
+            make_runs: gives (S, num_drafted), as `forced_runs` does.
+        """
+        first = self._arena.first_state(machine)
         with self._lock:
             if first in self._known:
                 return
-            rows = torch.from_numpy(forced_runs(automaton, self.num_drafted)).to(self.tensor.device)
+            rows = torch.from_numpy(make_runs()).to(self.tensor.device)
             end = first + len(rows)
             if end > len(self.tensor):
                 grown = self.tensor.new_full((max(end, 2 * len(self.tensor)), self.num_drafted), -1)

@@ -16,7 +16,7 @@ from typing import Final
 
 from structgen.config import Sampling, Speculation
 from structgen.decode.causal_model import CausalModel
-from structgen.decode.device_drafts import DeviceDrafts
+from structgen.decode.device_drafts import DeviceDrafts, forced_runs
 from structgen.decode.device_graph import Lane
 from structgen.decode.device_loop import DeviceDecoding, RowFollower
 from structgen.decode.device_session import DeviceSession
@@ -93,7 +93,7 @@ class DevicePool:
         shape = _shape(request, max_draft_tokens)
         arena, drafts = self._shared()
         if shape.num_drafted:
-            drafts.add(automaton)
+            drafts.add(automaton.machine, lambda: forced_runs(automaton, drafts.num_drafted))
         return DeviceDecoding(self._take(shape, arena, drafts), follower, automaton.machine, release=self._give)
 
     def _shared(self) -> tuple[Arena, DeviceDrafts]:
