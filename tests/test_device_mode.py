@@ -43,8 +43,8 @@ def frozen(model: sg.Model) -> sg.Generator[Any]:
 
 
 def plain(seed: int, **options: Any) -> sg.Result[Any]:
-    """Run in host mode, with a model of its own."""
-    return sg.Model(tiny_llama(), byte_tokenizer()).run(SCHEMA, sg.Raw("hello"), seed=seed, **options)
+    """Run in host mode, with a model of its own, every step measured as device mode measures it."""
+    return sg.Model(tiny_llama(), byte_tokenizer()).run(SCHEMA, sg.Raw("hello"), seed=seed, diagnostics=True, **options)
 
 
 @pytest.mark.parametrize(
