@@ -15,7 +15,10 @@ ValueT = TypeVar("ValueT")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
-    """Counts, seconds and lost probability of one call.
+    """Counts, seconds and lost probability of one call, or of one row of a batch.
+
+    The rows of a batch share passes, and the seconds of a pass are divided equally among those that took part. What is
+    measured from the start on (ttft_s, tpot_s, total_s) contains what the other rows did meanwhile.
 
     Attributes:
         law: what the tokens are a sample of, such as "masked target".
