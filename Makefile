@@ -48,7 +48,7 @@ lint: $(STAMP) ## ruff, mypy --strict, import-linter
 
 bench: $(STAMP) ## every benchmark that needs no peers or other models, each prints its table
 	$(BIN)/structgen fetch-model
-	@set -e; for script in $$(grep -l __main__ $$(grep -L "PEERS\|MODELS" benchmarks/*.py)); do \
+	@set -e; for script in $$(grep -l __main__ $$(grep -L "PEERS\|MODELS\|MACHINES" benchmarks/*.py)); do \
 	  echo "== $$script"; \
 	  if grep -q FOLDER $$script; then $(BIN)/python $$script $(TOKENIZER); else $(BIN)/python $$script; fi; done
 

@@ -1,7 +1,7 @@
 """Kernels and decoding on a GPU: checked against their plain forms, then timed, in one run of at most eight minutes.
 
-    python benchmarks/gpu_machines.py TOKENIZER_FOLDER FOLDER          anywhere, with all of structgen installed
-    python benchmarks/gpu.py --machines FOLDER --out FOLDER            on the GPU machine
+    python benchmarks/gpu_machines.py TOKENIZER_FOLDER MACHINES          anywhere, with all of structgen installed
+    python benchmarks/gpu.py --machines MACHINES --out FOLDER            on the GPU machine
     python benchmarks/gpu.py --check                                   on a CPU: small, Triton's interpreter
 
 Needs torch, triton, transformers, numba and this package; not pydantic, lark, interegular or jsonschema. Times are

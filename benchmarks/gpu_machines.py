@@ -1,6 +1,6 @@
 """Frozen machines for benchmarks/gpu.py: real ones, made beforehand and read from files, and made-up ones of any size.
 
-    python benchmarks/gpu_machines.py TOKENIZER_FOLDER FOLDER
+    python benchmarks/gpu_machines.py TOKENIZER_FOLDER MACHINES
 
 writes the machines of a few closed schemas for a tokenizer, with the forced run of each state. It needs all of
 structgen; whoever reads them needs numpy and `structgen.frozen_machine` only.

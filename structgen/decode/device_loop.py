@@ -4,6 +4,8 @@ It has the face of the loop on the host (loop.Decoding), and gives the same text
 waits for: bytes to text, stop strings, counts, and where the grammar stood for a message. Where a stop string ends the
 text, or nobody reads on, the device has made some steps in vain.
 
+Where the tables end, as those of a recursive grammar may, the rest of the text is made in host mode.
+
 Left out: whole answers, and which requests run in device mode (device_mode.py).
 """
 
@@ -17,13 +19,14 @@ import numpy as np
 from structgen.decode.device_session import DeviceSession, RowNews, RowStart
 from structgen.decode.draft import Masks
 from structgen.decode.drafters import ForcedRun
-from structgen.decode.loop import Request
+from structgen.decode.loop import Decoding, Request
+from structgen.decode.sampler import Sampler
 from structgen.decode.state import DecodeState
 from structgen.decode.text import GrowingText
 from structgen.decode.trace import Trace
 from structgen.errors import BudgetError, NoLegalTokenError
 from structgen.frozen_machine import FrozenMachine
-from structgen.kernels.advance import FAILED, RUNNING
+from structgen.kernels.advance import FAILED, LEFT, RUNNING
 from structgen.vocabulary import Vocabulary
 
 
@@ -34,6 +37,7 @@ class RowFollower:
         token_ids: tokens of the text so far.
         trace: counts and times so far.
         is_finished: whether the text has ended.
+        has_left: whether it has come to a state that the device has no tables of.
     """
 
     def __init__(self, state: DecodeState, vocabulary: Vocabulary, request: Request) -> None:
@@ -46,7 +50,9 @@ class RowFollower:
 
         Raises:
             BudgetError: the budget is smaller than the state's finishing cost.
+            OptionError: the bias names a token that the vocabulary does not have.
         """
+        Sampler(request.sampling, seed=request.seed, vocabulary_size=vocabulary.size)  # looks at the bias
         if request.max_tokens < state.tokens_to_end_bound:
             raise BudgetError(request.max_tokens, state.tokens_to_end_bound)
         self._state = state
@@ -55,7 +61,7 @@ class RowFollower:
         self._masks = Masks(vocabulary)
         self._text = GrowingText(request.stop)
         self.token_ids: list[int] = []
-        self.is_finished = False
+        self.is_finished = self.has_left = False
         self.trace = Trace(num_prompt_tokens=len(request.prompt_token_ids), mode="device")
 
     @property
@@ -96,7 +102,8 @@ class RowFollower:
                 self._note(news, num_draws=len(self.token_ids))
                 self._close()
                 return
-        if news.is_done == RUNNING:
+        self.has_left = news.is_done == LEFT
+        if news.is_done in (RUNNING, LEFT):
             self._note(news, num_draws=len(self.token_ids))
             return
         if news.is_done == FAILED:
@@ -140,7 +147,9 @@ class DeviceDecoding:
         session: DeviceSession,
         follower: RowFollower,
         machine: FrozenMachine,
-        release: Callable[[DeviceSession], None] = lambda session: None,
+        *,
+        release: Callable[[DeviceSession], None],
+        go_on: Callable[[RowFollower], Decoding],
     ) -> None:
         """Start before the first token.
 
@@ -148,23 +157,26 @@ class DeviceDecoding:
             session: one of a row, which nobody else uses.
             follower: of the request.
             machine: that of its state.
-            release: takes the session back once the text has ended.
+            release: takes the session back once it is not needed any more.
+            go_on: gives the rest of a text in host mode, where the tables of the device end.
         """
         self._session: DeviceSession | None = session
         self._follower = follower
         self._machine = machine
         self._release = release
+        self._go_on = go_on
+        self._rest: Decoding | None = None
         self._is_loaded = False
 
     @property
     def token_ids(self) -> list[int]:
         """Tokens of the text so far."""
-        return self._follower.token_ids
+        return self._follower.token_ids if self._rest is None else self._rest.token_ids
 
     @property
     def text(self) -> str:
         """The text so far; see RowFollower."""
-        return self._follower.text
+        return self._follower.text if self._rest is None else self._rest.text
 
     @property
     def trace(self) -> Trace:
@@ -185,6 +197,8 @@ class DeviceDecoding:
         Raises:
             NoLegalTokenError: no legal token has a probability.
         """
+        if self._rest is not None:
+            return self._rest.step()
         session, follower = self._session, self._follower
         if session is None:
             return None
@@ -196,7 +210,7 @@ class DeviceDecoding:
                 follower.trace.add_prefill(time.perf_counter() - clock)
                 follower.trace.eager_because = session.eager_because
                 self._is_loaded = True
-            while not follower.is_finished and len(follower.token_ids) == num_tokens:
+            while not (follower.is_finished or follower.has_left) and len(follower.token_ids) == num_tokens:
                 clock = time.perf_counter()
                 [news] = session.news()
                 follower.trace.verify_s += time.perf_counter() - clock
@@ -204,8 +218,10 @@ class DeviceDecoding:
         except BaseException:
             self._session = None  # what it holds now is nobody's business: it is not used again
             raise
-        if follower.is_finished:
+        if follower.is_finished or follower.has_left:
             session.stop(0)
             self._session = None
             self._release(session)
+        if follower.has_left:
+            self._rest = self._go_on(follower)
         return follower.text[shown:] if len(follower.token_ids) > num_tokens else None

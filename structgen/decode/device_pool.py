@@ -21,7 +21,8 @@ from structgen.decode.device_graph import Lane
 from structgen.decode.device_loop import DeviceDecoding, RowFollower
 from structgen.decode.device_session import DeviceSession
 from structgen.decode.device_step import StepShape
-from structgen.decode.loop import Request
+from structgen.decode.loop import Decoding, Request
+from structgen.decode.transformers_target import TransformersBatch
 from structgen.grammar.frozen_automaton import FrozenAutomaton
 from structgen.kernels.arena import Arena
 from structgen.vocabulary import Vocabulary
@@ -94,7 +95,14 @@ class DevicePool:
         arena, drafts = self._shared()
         if shape.num_drafted:
             drafts.add(automaton.machine, lambda: forced_runs(automaton, drafts.num_drafted))
-        return DeviceDecoding(self._take(shape, arena, drafts), follower, automaton.machine, release=self._give)
+
+        def go_on(left: RowFollower) -> Decoding:
+            rest = Decoding(TransformersBatch(self._model).join(), automaton.start(), self._vocabulary, request)
+            rest.take_over(left.token_ids, left.trace)
+            return rest
+
+        session = self._take(shape, arena, drafts)
+        return DeviceDecoding(session, follower, automaton.machine, release=self._give, go_on=go_on)
 
     def _shared(self) -> tuple[Arena, DeviceDrafts]:
         """Return what all sessions look up, made at the first use."""

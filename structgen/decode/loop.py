@@ -121,6 +121,26 @@ class Decoding:
         )
         self._drafting = Drafting(self._setup, known, self._sampler, self._coins)
 
+    def take_over(self, token_ids: Sequence[int], trace: Trace) -> None:
+        """Begin after tokens that were drawn elsewhere, by the same law and with the same noise.
+
+        Args:
+            token_ids: the first tokens of the text.
+            trace: what they took; this decoding goes on counting there.
+        """
+        clock, self.trace = time.perf_counter(), trace
+        for token_id in token_ids:
+            free_text_mask = self._state.free_text_mask() if self._sampler.has_penalties else None
+            self._sampler.count(token_id, free_text_mask)
+            self._drafting.observe(token_id, self._state.key)
+            self._state.advance(token_id)
+            self.token_ids.append(token_id)
+            self._text.add(self._vocabulary.token_bytes(token_id))
+        if token_ids:
+            prompt = self._request.prompt_token_ids
+            self._target.extend(Tokens([*prompt, *token_ids[:-1]], num_prompt_tokens=len(prompt)))
+        trace.add_prefill(time.perf_counter() - clock)
+
     @property
     def text(self) -> str:
         """The text so far, without a character whose bytes are not all there, and what may become a stop string."""

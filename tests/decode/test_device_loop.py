@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from device_rows import DRAFTED, SAMPLINGS, frozen, new_session, on_the_device, on_the_host, random_schema
+from device_rows import (
+    DRAFTED,
+    SAMPLINGS,
+    frozen,
+    model,
+    new_session,
+    on_the_device,
+    on_the_host,
+    random_schema,
+    vocabulary,
+)
+from structgen.config import Sampling
+from structgen.decode.device_pool import DevicePool
 from structgen.decode.loop import Request
+from structgen.grammar.frozen_automaton import FrozenAutomaton
 
 NUM_SCHEMAS = 100
 
@@ -61,3 +76,25 @@ def check(rows: list[tuple], followers: list) -> None:
         assert found.trace.truncated == wanted.trace.truncated
         assert found.trace.num_draws == wanted.trace.num_draws
         assert found.trace.legal_mass_lost == pytest.approx(wanted.trace.legal_mass_lost, rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3, 1.0])
+@pytest.mark.parametrize("sampling", [SAMPLINGS[1], SAMPLINGS[5]], ids=["plain", "penalties"])
+def test_where_the_tables_end_the_host_goes_on(share: float, sampling: Sampling) -> None:
+    """Tables that describe a part of the states only: the rest of the text is made on the host, and it is the same."""
+    pool = DevicePool(model(), vocabulary(), device_types=("cpu",))
+    for seed in range(3):
+        automaton = frozen(random_schema(seed))
+        whole = automaton.start().automaton
+        assert isinstance(whole, FrozenAutomaton)
+        unknown = np.random.default_rng(seed).random(whole.machine.num_states) < share
+        unknown[[whole.machine.start, whole.machine.end]] = False
+        partial = FrozenAutomaton(whole.machine, vocabulary())
+        partial.machine = replace(whole.machine, mask_row=np.where(unknown, -1, whole.machine.mask_row))
+        request = Request(prompt_token_ids=(1, 2, 3), max_tokens=80, seed=seed, sampling=sampling)
+        found = pool.decoding(partial, request)
+        wanted = on_the_host(automaton, request)
+        found.run()
+        assert found.token_ids == wanted.token_ids
+        assert found.text == wanted.text
+        assert found.trace.num_draws == wanted.trace.num_draws
