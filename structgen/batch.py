@@ -43,9 +43,9 @@ def run_batch(batch: TargetBatch, makers: Sequence[Callable[[], Row[T]]], *, max
             results[number] = error
     if batch.alone_because is not None and len(rows) > 1:
         _log.info("the rows of this batch are read one after the other: %s", batch.alone_because)
-    numbers = list(rows)
-    for index, result in progress(run_rows(batch, list(rows.values()), max_rows=max_rows), len(rows)):
-        results[numbers[index]] = result
+    ended = run_rows(batch, rows, max_rows=max_rows)
+    for number, result in progress(ended, len(rows)):
+        results[number] = result
     ordered = [results[number] for number in range(len(makers))]
     done = [result for result in ordered if not isinstance(result, StructgenError)]
     if len(done) < len(ordered):

@@ -80,12 +80,12 @@ class _Live(Generic[T]):
     tokens: Tokens
 
 
-def run_rows(batch: TargetBatch, rows: Sequence[Row[T]], *, max_rows: int) -> Iterator[tuple[int, T | StructgenError]]:
+def run_rows(batch: TargetBatch, rows: dict[int, Row[T]], *, max_rows: int) -> Iterator[tuple[int, T | StructgenError]]:
     """Yield the number of each row with its result, or with the error that it failed with, as they come.
 
     Args:
         batch: an empty one.
-        rows: what is to be made.
+        rows: what is to be made, by number; a row is taken out when it has ended, so that nothing of it is kept.
         max_rows: most rows that share passes; where rows have passes of their own there is one at a time.
     """
     yield from _BatchLoop(batch, rows, max_rows if batch.alone_because is None else 1).run()
@@ -94,12 +94,11 @@ def run_rows(batch: TargetBatch, rows: Sequence[Row[T]], *, max_rows: int) -> It
 class _BatchLoop(Generic[T]):
     """One batch on its way."""
 
-    def __init__(self, batch: TargetBatch, rows: Sequence[Row[T]], max_rows: int) -> None:
+    def __init__(self, batch: TargetBatch, rows: dict[int, Row[T]], max_rows: int) -> None:
         self._batch = batch
         self._rows = rows
         self._max_rows = max_rows
-        order = range(len(rows))
-        self._waiting = deque(sorted(order, key=lambda number: -rows[number].num_prompt_tokens if max_rows > 1 else 0))
+        self._waiting = deque(sorted(rows, key=lambda number: -rows[number].num_prompt_tokens if max_rows > 1 else 0))
         self._live: list[_Live[T]] = []
         self._done: deque[tuple[int, T | StructgenError]] = deque()
 
@@ -125,7 +124,7 @@ class _BatchLoop(Generic[T]):
                 one = _Live(number, row, target, row.start(target), Tokens(()))
             except StructgenError as error:
                 self._batch.leave(target)
-                self._done.append((number, error))
+                self._end_of(number, error)
             else:
                 self._live.append(one)
                 self._begin(one)
@@ -182,7 +181,11 @@ class _BatchLoop(Generic[T]):
     def _leave(self, one: _Live[T], result: T | StructgenError) -> None:
         self._live.remove(one)
         self._batch.leave(one.target)
-        self._done.append((one.number, result))
+        self._end_of(one.number, result)
+
+    def _end_of(self, number: int, result: T | StructgenError) -> None:
+        del self._rows[number]
+        self._done.append((number, result))
 
 
 def grouped(widths: Sequence[int]) -> list[list[int]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -136,8 +138,16 @@ def run(plans: Sequence[dict[str, Any]], max_rows: int) -> tuple[dict[int, Any],
     """Run a batch; return the results by row, what rows were told of their passes, and the batch."""
     log: list[Any] = []
     batch: Any = Rows()
-    rows = [Text(log, number, {"prompt": 5} | plan) for number, plan in enumerate(plans)]
-    return dict(run_rows(batch, rows, max_rows=max_rows)), log, batch
+    rows = {number: Text(log, number, {"prompt": 5} | plan) for number, plan in enumerate(plans)}
+    kept = {number: weakref.ref(row) for number, row in rows.items()}
+    results = {}
+    for number, result in run_rows(batch, rows, max_rows=max_rows):
+        results[number] = result
+        assert number not in rows
+    gc.collect()
+    # The traceback of an error holds its row.
+    assert not any(row() for number, row in kept.items() if isinstance(results[number], int))
+    return results, log, batch
 
 
 def test_rows_come_and_go() -> None:
