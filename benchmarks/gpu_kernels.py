@@ -11,11 +11,12 @@ import torch
 from gpu_machines import NUM_DRAFTED, Prepared, made_up
 from gpu_report import Report, bytes_per_us, microseconds
 
-from structgen.kernels import accept, advance, apply_mask, sample
+from structgen.kernels import accept, advance, apply_mask, sample, tally
 from structgen.kernels.accept import Accepted, BatchDraft, Places
 from structgen.kernels.advance import RUNNING, Registers
 from structgen.kernels.arena import Arena, Tables
 from structgen.kernels.sample import Masks, Sampled, SampleNoise, SampleOptions
+from structgen.kernels.tally import Drawn, Tally
 
 SIZES = (128_256, 262_144)
 BATCHES = (1, 8, 64, 256)
@@ -159,6 +160,15 @@ def _check_steps(report: Report, case: Case, name: str) -> None:
     accept.accept_reference_(tables, other, draft, drawn, made[1])
     is_same = torch.equal(made[0].num_accepted, made[1].num_accepted) and _are_same(one, other)
     report.expect(is_same, f"accept is another than its plain form ({name})")
+    tallies = [Tally.new(len(case.logits), device=case.logits.device) for _ in range(2)]
+    compiled(tally, "tally_", "_tally_triton_")(tallies[0], _step(case))
+    tally.tally_reference_(tallies[1], _step(case))
+    is_same = torch.equal(tallies[0].last, tallies[1].last) and torch.allclose(tallies[0].lost, tallies[1].lost)
+    report.expect(is_same, f"tally is another than its plain form ({name})")
+
+
+def _step(case: Case) -> Drawn:
+    return Drawn(mask_row=case.masks.row, sampled=sample_into(case, case.options))
 
 
 def _draft(case: Case) -> tuple[BatchDraft, torch.Tensor]:
@@ -228,6 +238,7 @@ def _time_case(report: Report, case: Case, speed: float) -> None:
             again("draft_places_", "_draft_places_triton_", accept, tables, registers, draft, places),
             None,
         ),
+        "tally": (again("tally_", "_tally_triton_", tally, Tally.new(batch, device=device), _step(case)), None),
         "accept": (again("accept_", "_accept_triton_", accept, tables, registers, draft, drawn, accepted), None),
     }
     for what, (call, num_bytes) in timed.items():

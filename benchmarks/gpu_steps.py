@@ -21,7 +21,7 @@ from structgen.decode.device_graph import GraphedStep
 from structgen.decode.device_session import DeviceSession, RowStart
 from structgen.decode.device_step import StepShape
 from structgen.decode.kv_cache import PlacedPass
-from structgen.kernels import accept, advance, sample
+from structgen.kernels import accept, advance, sample, tally
 from structgen.kernels.advance import RUNNING
 from structgen.kernels.arena import Arena
 
@@ -102,6 +102,7 @@ def interpreted(*, is_check: bool) -> Iterator[None]:
     if is_check and os.environ.get("TRITON_INTERPRET"):
         put(advance, "has_triton", lambda _: True)
         put(accept, "has_triton", lambda _: True)
+        put(tally, "has_triton", lambda _: True)
         put(device_step, "sample", by_kernels)
     try:
         yield
@@ -174,10 +175,11 @@ def _time_batch(report: Report, model: CausalModel, size: str, batch: int, num_t
             for row in range(batch):
                 load(session, row, prepared, seed=row, max_tokens=_POSITIONS - _PROMPT)
             us = _time_step(session._step, model.device)
-            counts = session._state.counts.sum(dim=0).tolist()
+            sums = session._state.tally
+            num_passes, num_accepted = int(sums.num_passes.sum()), int(sums.num_accepted.sum())
             more = {
                 "beside it": f"{us / bare_us:.3f}",
-                "tokens a pass": f"{1 + counts[2] / max(counts[0], 1):.2f}",
+                "tokens a pass": f"{1 + num_accepted / max(num_passes, 1):.2f}",
                 "graph": session.eager_because or "yes",
                 "waits of a step": waits_of(session._step, model.device),
             }

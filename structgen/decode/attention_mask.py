@@ -94,10 +94,10 @@ def chain_mask(positions: torch.Tensor, num_positions: int, reach: Reach, dtype:
     """
     here = positions[:, :, None]
     there = torch.arange(num_positions, device=positions.device)
-    seen = there <= here
+    hidden = there > here
     if reach.window is not None:
-        seen &= here - there < reach.window
+        hidden |= here - there >= reach.window
     if reach.chunk is not None:
-        seen &= here // reach.chunk == there // reach.chunk
-    mask = torch.zeros(seen.shape, dtype=dtype, device=positions.device)
-    return mask.masked_fill_(~seen, torch.finfo(dtype).min)[:, None]
+        hidden |= here // reach.chunk != there // reach.chunk
+    mask = torch.zeros(hidden.shape, dtype=dtype, device=positions.device)
+    return mask.masked_fill_(hidden, torch.finfo(dtype).min)[:, None]

@@ -32,6 +32,7 @@ STEPS_PER_READING: Final = 2
 """Steps between two copies that the host reads."""
 
 _READINGS_AHEAD: Final = 2
+_SUMS: Final = ("lost", "most", "num_passes", "num_drafted", "num_accepted")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,10 +124,7 @@ class DeviceSession:
             ring_size=steps_per_reading * (_READINGS_AHEAD + 1) * shape.num_nodes,
             device=model.device,
         )
-        registers = state.registers
-        read: tuple[torch.Tensor, ...] = (registers.ring, registers.ring_end, registers.is_done)
-        read = (*read, state.legal_mass_lost, state.most_mass_lost, state.counts)
-        self._reader = DeviceReader(read, num_slots=_READINGS_AHEAD + 1)
+        self._reader = DeviceReader(state.memory, state.told, num_slots=_READINGS_AHEAD + 1)
         self._version: tuple[int, int] | None = None
         self._step: GraphedStep
         # Of each row: how many of its tokens the host was told of, and how many copies from before it was loaded come.
@@ -176,24 +174,26 @@ class DeviceSession:
                     self._step()
                 self._reader.take()
             self.num_steps += self._steps_per_reading
-        columns = [one.tolist() for one in self._reader.read()]
-        return [self._news_of(row, *told) for row, told in enumerate(zip(*columns, strict=True))]
+        told = {name: one.tolist() for name, one in self._reader.read().items()}
+        return [
+            self._news_of(row, {name: column[row] for name, column in told.items()}) for row in range(len(self._rows))
+        ]
 
-    def _news_of(self, row: int, ring: list[int], ring_end: int, is_done: int, *sums: Any) -> RowNews:
+    def _news_of(self, row: int, told: dict[str, Any]) -> RowNews:
         if self._num_stale[row]:
             self._num_stale[row] -= 1
             return RowNews(token_ids=[], is_done=RUNNING)
-        token_ids = [ring[number % len(ring)] for number in range(self._num_told[row], ring_end)]
-        self._num_told[row] = ring_end
-        lost, most, (num_passes, num_drafted, num_accepted) = sums
+        ring = told["ring"]
+        token_ids = [ring[number % len(ring)] for number in range(self._num_told[row], told["ring_end"])]
+        self._num_told[row] = told["ring_end"]
         return RowNews(
             token_ids=token_ids,
-            is_done=is_done,
-            legal_mass_lost=lost,
-            most_mass_lost=most,
-            num_passes=num_passes,
-            num_drafted=num_drafted,
-            num_accepted=num_accepted,
+            is_done=told["is_done"],
+            legal_mass_lost=told["lost"],
+            most_mass_lost=told["most"],
+            num_passes=told["num_passes"],
+            num_drafted=told["num_drafted"],
+            num_accepted=told["num_accepted"],
         )
 
     @property
@@ -222,12 +222,10 @@ class DeviceSession:
             (registers.position, len(start.prompt_token_ids)),
             (registers.error, 0),
             (registers.ring_end, 0),
-            (state.last, start.prompt_token_ids[-1]),
+            (state.tally.last, start.prompt_token_ids[-1]),
             (state.noise.seed, signed_seed),
             (state.noise.stream, start.stream),
-            (state.legal_mass_lost, 0.0),
-            (state.most_mass_lost, 0.0),
-            (state.counts, 0),
+            *((getattr(state.tally, name), 0) for name in _SUMS),
             (state.penalises_all, sampling.penalty_scope is PenaltyScope.EVERYWHERE),
             (state.options.temperature, sampling.temperature),
             *self._truncations(sampling),

@@ -16,14 +16,15 @@ Left out: what a row starts from, and what the host makes of the ring buffer (de
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from structgen.decode.causal_model import CausalModel
+from structgen.decode.device_reader import Layout, in_one_piece, views_of
 from structgen.decode.kv_cache import KvCache, PlacedPass
 from structgen.kernels.accept import ROOT, Accepted, BatchDraft, Places, accept_, draft_places_
-from structgen.kernels.advance import RUNNING, Registers, mask_row_within_
+from structgen.kernels.advance import ENDED, RUNNING, Registers, advance_, mask_row_within_
 from structgen.kernels.arena import Tables
 from structgen.kernels.sample import (
     EVERYWHERE,
@@ -36,6 +37,7 @@ from structgen.kernels.sample import (
     count_tokens_,
     sample,
 )
+from structgen.kernels.tally import Drawn, Tally, tally_
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,18 +80,17 @@ class StepState:
     """The tensors that a step reads and writes; they stay where they are. A place is a node of a row, row by row.
 
     Attributes:
+        told: what the host is told, as a layout of `memory`.
+        memory: the tensors of it, in one piece.
         registers: state, budget, place, end and ring buffer of each row.
-        last: (rows,) int64, the last token of each row, which the next pass reads.
-        places: (rows, nodes), where each node stands.
+        tally: the last token of each row, and its sums and counts.
+        places: (rows, nodes), where each node stands; without drafts the registers say it.
         mask_row: (places,) int32, what the step draws within; -1 where it draws nothing.
         drawn: what it drew.
         accepted: how much of the drafts was accepted.
         options: how each place is drawn.
         noise: what each place's noise belongs to.
         penalises_all: (rows,) bool, whether penalties touch every token, and not only those inside free text.
-        legal_mass_lost: (rows,) float64, sum of -log(legal mass).
-        most_mass_lost: (rows,) float32, the greatest of them.
-        counts: (rows, 3) int64, steps that drew something, drafted tokens, accepted ones.
     """
 
     def __init__(self, shape: StepShape, *, num_tokens: int, ring_size: int, device: torch.device) -> None:
@@ -107,19 +108,27 @@ class StepState:
         def full(value: float, dtype: torch.dtype, size: int = num_places) -> torch.Tensor:
             return torch.full((size,), value, dtype=dtype, device=device)
 
-        self.registers = Registers.new(num_rows, ring_size=ring_size, device=device)
+        self.told: Layout = {
+            **dict.fromkeys(("ring_end", "num_passes", "num_drafted", "num_accepted"), (torch.int64, (num_rows,))),
+            "lost": (torch.float64, (num_rows,)),
+            "most": (torch.float32, (num_rows,)),
+            "is_done": (torch.int32, (num_rows,)),
+            "ring": (torch.int32, (num_rows, ring_size)),
+        }
+        self.memory = in_one_piece(self.told, device)
+        told = views_of(self.memory, self.told)
+        in_registers = {name: told.pop(name) for name in ("ring_end", "is_done", "ring")}
+        self.registers = replace(Registers.new(num_rows, ring_size=1, device=device), **in_registers)
+        self.registers.is_done.fill_(ENDED)
         # The pass of a row that never was loaded reads token 0 at position 0.
         self.registers.position.fill_(1)
-        self.last = full(0, torch.int64, num_rows)
+        self.tally = Tally(last=full(0, torch.int32, num_rows), **told)
         self.places = Places.new(num_rows, num_nodes, device=device)
         self.mask_row = full(-1, torch.int32)
         self.drawn = Sampled.empty(num_places, num_tokens=num_tokens, device=device)
         self.accepted = Accepted.new(num_rows, num_nodes, device=device)
         self.penalises_all = full(0, torch.bool, num_rows)
-        self.legal_mass_lost = full(0.0, torch.float64, num_rows)
-        self.most_mass_lost = full(0.0, torch.float32, num_rows)
-        self.counts = torch.zeros((num_rows, 3), dtype=torch.int64, device=device)
-        position = self.places.position.view(-1)
+        position = self.places.position.view(-1) if shape.num_drafted else self.registers.position
         self.noise = SampleNoise(seed=full(0, torch.int64), position=position, stream=full(0, torch.int64))
         bias = penalties = None
         if shape.has_bias:
@@ -183,10 +192,7 @@ class DeviceStep:
         state, registers, tables = self._state, self._state.registers, self._tables
         draft = self._draft()
         logits = self._logits(draft)
-        draft_places_(tables, registers, draft, state.places)
-        is_asked = self._asked(draft)
-        mask_row_within_(tables, state.places.state.view(-1), state.places.num_left.view(-1), state.mask_row)
-        state.mask_row.masked_fill_(~is_asked.view(-1), -1)
+        self._ask(draft)
         self._find_penalties()
         drawn = sample(
             logits,
@@ -197,39 +203,50 @@ class DeviceStep:
         )
         if state.options.penalties is not None:
             count_tokens_(state.options.penalties, drawn.token_id, tables.mask_rows)
-        token_id = drawn.token_id.view(is_asked.shape)
-        accept_(tables, registers, draft, token_id, state.accepted)
-        self._count(draft, is_asked, drawn.log_legal_mass.view(is_asked.shape))
-        last = token_id.gather(1, state.accepted.num_accepted[:, None].long())[:, 0]
-        state.last.copy_(torch.where(is_asked[:, 0] & (last >= 0), last, state.last))
+        if draft is None:
+            advance_(tables, registers, drawn.token_id)
+            tally_(state.tally, Drawn(mask_row=state.mask_row, sampled=drawn))
+        else:
+            accept_(tables, registers, draft, drawn.token_id.view(draft.parent.shape), state.accepted)
+            met = state.accepted.num_accepted
+            tally_(state.tally, Drawn(mask_row=state.mask_row, sampled=drawn, parent=draft.parent, num_accepted=met))
 
-    def _draft(self) -> BatchDraft:
+    def _draft(self) -> BatchDraft | None:
         """Return what is drafted after each row: a chain, whose node 0 is the end of the text."""
-        state = self._state
-        token_id = state.last[:, None].int()
-        if self._drafts is not None:
-            token_id = torch.cat([token_id, self._drafts[state.registers.state.long()]], dim=1)
-        return BatchDraft.chain(token_id)
+        if self._drafts is None:
+            return None
+        drafted = self._drafts[self._state.registers.state.long()]
+        return BatchDraft.chain(torch.cat([self._state.tally.last[:, None], drafted], dim=1))
 
-    def _logits(self, draft: BatchDraft) -> torch.Tensor:
+    def _logits(self, draft: BatchDraft | None) -> torch.Tensor:
         """Return (places, width) what each node gives."""
         num_slots = self._shape.num_slots
-        nodes = torch.arange(self._shape.num_nodes, device=draft.token_id.device)
-        positions = (self._state.registers.position - 1)[:, None] + nodes
+        positions = (self._state.registers.position - 1)[:, None]
+        if draft is None:
+            token_id = self._state.tally.last[:, None].long()
+        else:
+            positions = positions + torch.arange(self._shape.num_nodes, device=positions.device)
+            token_id = draft.token_id.clamp(min=0).long()
         self._cache.begin(PlacedPass(positions, num_slots))
-        token_id = draft.token_id.clamp(min=0).long()
         hidden = self._model.run_chains(token_id, positions, self._cache, num_slots)
         logits = self._model.head.logits(hidden.flatten(0, 1))
         return logits.float() if logits.dtype == torch.float64 else logits
 
-    def _asked(self, draft: BatchDraft) -> torch.Tensor:
-        """Return (rows, nodes) bool: where something is drawn, if the text comes there."""
-        places = self._state.places
-        is_node = draft.parent >= 0
-        # Where the text can only end nothing is drawn; of node 0 the registers say so.
-        is_node &= self._tables.least_after[places.state.long()] <= places.num_left - 1
-        is_node[:, ROOT] = True
-        return is_node & (self._state.registers.is_done == RUNNING)[:, None]
+    def _ask(self, draft: BatchDraft | None) -> None:
+        """Write what each place is drawn within, -1 where nothing is drawn."""
+        state, registers, places = self._state, self._state.registers, self._state.places
+        is_resting = registers.is_done != RUNNING
+        if draft is None:
+            mask_row_within_(self._tables, registers.state, registers.num_left, state.mask_row)
+            state.mask_row.masked_fill_(is_resting, -1)
+            return
+        draft_places_(self._tables, registers, draft, places)
+        mask_row_within_(self._tables, places.state.view(-1), places.num_left.view(-1), state.mask_row)
+        # Where there is no token, and where the text can only end: of node 0 the registers say so.
+        is_none = draft.parent < 0
+        is_none |= self._tables.least_after[places.state.long()] > places.num_left - 1
+        is_none[:, ROOT] = False
+        state.mask_row.masked_fill_((is_none | is_resting[:, None]).view(-1), -1)
 
     def _find_penalties(self) -> None:
         """Write which tokens the penalties touch in the states of the rows."""
@@ -237,15 +254,3 @@ class DeviceStep:
         if penalties is not None:
             free_row = self._tables.free_row[registers.state.long()]
             penalties.free_row.copy_(torch.where(self._state.penalises_all, EVERYWHERE, free_row))
-
-    def _count(self, draft: BatchDraft, is_asked: torch.Tensor, log_legal_mass: torch.Tensor) -> None:
-        """Add what the rows have met to their sums."""
-        state, num_accepted = self._state, self._state.accepted.num_accepted
-        nodes = torch.arange(self._shape.num_nodes, device=num_accepted.device)
-        is_met = is_asked & (nodes <= num_accepted[:, None]) & (state.drawn.error.view(is_asked.shape) == 0)
-        lost = torch.where(is_met, -log_legal_mass, 0.0)
-        state.legal_mass_lost.add_(lost.sum(dim=1, dtype=torch.float64))
-        torch.fmax(state.most_mass_lost, lost.amax(dim=1), out=state.most_mass_lost)
-        is_running = is_asked[:, 0]
-        num_drafted = (draft.parent >= 0).sum(dim=1)
-        state.counts.add_(torch.stack([is_running, num_drafted * is_running, num_accepted * is_running], dim=1))

@@ -16,8 +16,9 @@ from structgen.decode.causal_model import CausalModel
 from structgen.decode.device_session import DeviceSession
 from structgen.decode.loop import Request
 from structgen.kernels.accept import accept_reference_, draft_places_reference_
-from structgen.kernels.advance import mask_row_within_reference_
+from structgen.kernels.advance import advance_reference_, mask_row_within_reference_
 from structgen.kernels.sample import sample_reference
+from structgen.kernels.tally import tally_reference_
 
 _ASKS = {
     getattr(torch.Tensor, name)
@@ -81,7 +82,8 @@ def by_the_device(operation: Callable[..., Any]) -> Callable[..., Any]:
 @pytest.fixture(params=[EVERYTHING, DRAFTED], ids=["plain", "drafted"])
 def session(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> DeviceSession:
     """Return a session whose whole state refuses; kernels are the reference operations."""
-    for operation in (mask_row_within_reference_, accept_reference_, draft_places_reference_, sample_reference):
+    steps = (mask_row_within_reference_, advance_reference_, accept_reference_, draft_places_reference_)
+    for operation in (*steps, tally_reference_, sample_reference):
         monkeypatch.setattr(device_step, operation.__name__.replace("_reference", ""), by_the_device(operation))
     made = new_session(request.param)
     for name, value in list(vars(made._state).items()):
