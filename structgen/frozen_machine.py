@@ -65,7 +65,8 @@ class FrozenMachine:
         vocabulary_digest: of the vocabulary, in hex.
         token_class: (V,) uint16.
         next_state: (S, K) int32, -1 where the class is not legal.
-        mask_row: (S,) int32, the row of each state in mask_rows.
+        mask_row: (S,) int32, the row of each state in mask_rows; -1 where a state is only named: what may follow it,
+            and how, is not in these tables (grammar/frozen_part.py).
         mask_rows: (R, W) int32, bit 1 = legal; no two alike.
         num_legal: (R,) int32, how many tokens a row has.
         list_start: (R + 1,) int64, where the list of a row begins in list_ids; rows of over 4,096 tokens have none.
@@ -74,7 +75,7 @@ class FrozenMachine:
         cost: (S,) int32, how many tokens are enough to end.
         cost_after: (S,) int32, the greatest cost after any legal token: only budgets up to it take tokens away.
         free_row: (S,) int32, the row of the tokens that stay inside free text, -1 where none is live.
-        byte_class: (256,) int32, bytes that no state tells apart.
+        byte_class: (256,) int32, bytes that no state tells apart; of a part all are one, which leads nowhere.
         byte_next: (S, number of byte classes) int32, the state after a byte, or -1: for tokens that the table lacks.
         place: (S,) int32, which text says what is being read.
         place_start: where each of these texts begins in place_text.
@@ -118,6 +119,11 @@ class FrozenMachine:
     def num_states(self) -> int:
         """S, the end included."""
         return len(self.next_state)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every state is described, and none only named."""
+        return bool((self.mask_row >= 0).all())
 
     @property
     def end(self) -> int:
@@ -215,7 +221,7 @@ def _fault(arrays: Arrays, start: int) -> str | None:
         "next_state": (-1, num_states),
         "byte_next": (-1, num_states),
         "byte_class": (0, arrays["byte_next"].shape[1]),
-        "mask_row": (0, num_rows),
+        "mask_row": (-1, num_rows),
         "free_row": (-1, num_rows),
         "place": (0, len(arrays["place_start"]) - 1),
         "list_start": (0, len(arrays["list_ids"]) + 1),

@@ -181,6 +181,7 @@ CALLS = (
     method(sg.ParserState.rollback, STATE, num_tokens=0),
     method(sg.ParserState.mask_within, STATE, budget=9),
     method(sg.TokenAutomaton.explain, lambda: sg.compile(bool, VOCABULARY), schema={}, property_order="any"),
+    method(sg.TokenAutomaton.freeze_part, lambda: sg.compile(bool, VOCABULARY), num_states=100),
     method(sg.Model.generator, model, output_type=bool, **TYPE_OPTIONS),
     method(sg.Model.run, model, output_type=bool, prompt="x", **CALL_OPTIONS),
     method(sg.Model.generate, model, output_type=bool, prompt="x", **CALL_OPTIONS),

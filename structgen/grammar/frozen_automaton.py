@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from structgen.errors import TokenRejectedError, VocabularyError
+from structgen.errors import OptionError, TokenRejectedError, VocabularyError
 from structgen.frozen_machine import STOP_CLASS, FrozenMachine
 from structgen.grammar.parser_state import ParserState
 from structgen.kernels.token_columns import ClassTokens
@@ -33,7 +33,12 @@ class FrozenAutomaton:
 
         Raises:
             VocabularyError: it is another one.
+            OptionError: the machine is a part of an automaton.
         """
+        if not machine.is_whole:
+            raise OptionError(
+                "this frozen machine is a part of an automaton, for a device: walk the automaton that it was made from"
+            )
         if machine.vocabulary_digest != vocabulary.digest:
             raise VocabularyError(
                 f"this frozen machine is for another vocabulary ({machine.vocabulary_digest[:12]}, not "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +12,11 @@ from structgen.config import Limits
 from structgen.errors import LimitError
 from structgen.frozen_machine import DEAD_CLASS, MAX_LISTED_TOKENS, STOP_CLASS, FrozenMachine
 from structgen.grammar.core import AutomatonCore
-from structgen.grammar.frozen_closure import Closure, close, distinct_rows
+from structgen.grammar.frozen_closure import close, distinct_rows
 from structgen.grammar.frozen_free_text import free_text_rows
 from structgen.grammar.scan import INFINITE
 from structgen.grammar.time_limit import Deadline
-from structgen.kernels.token_columns import ClassTokens, token_columns, token_lists
+from structgen.kernels.token_columns import ByteMachine, ClassTokens, Columns, token_columns, token_lists
 from structgen.kernels.trie_walk import Bools, Ints
 
 _MAX_CLASSES = 1 << 16
@@ -41,7 +42,8 @@ def freeze(core: AutomatonCore, limits: Limits) -> FrozenMachine:
         LimitError: the states do not end within the limits.
     """
     try:
-        return _freeze(core, limits)
+        watch = Watch(limits)
+        return machine_of(core, _all_states(core, limits, watch), watch)
     except LimitError as error:
         why = _WHY.get(error.limit, str(error))
         raise LimitError(
@@ -51,10 +53,11 @@ def freeze(core: AutomatonCore, limits: Limits) -> FrozenMachine:
         ) from error
 
 
-class _Watch:
+class Watch:
     """Looks at the clock and at the memory."""
 
     def __init__(self, limits: Limits) -> None:
+        """Start the clock."""
         self.deadline = Deadline(limits.compile_seconds)
         self._memory_mb = limits.memory_mb
 
@@ -65,24 +68,82 @@ class _Watch:
             raise LimitError("its tables are too large", "memory_mb", num_bytes / 2**20)
 
 
-def _freeze(core: AutomatonCore, limits: Limits) -> FrozenMachine:
-    vocabulary = core.vocabulary
-    watch = _Watch(limits)
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class States:
+    """What a machine is made of: its states, and where the tokens lead.
+
+    Attributes:
+        configurations: by state, the end left out; those that are only named come last.
+        num_described: how many are described: where each token leads from them is known.
+        start: the state before any text.
+        token_class: (V,) the class of each token; 0 is legal nowhere, none is 1.
+        next_state: (states + 1, classes), the end included, -1 where a class does not lead on; class 1 leads nowhere.
+        bytes: which state each byte leads to, as far as the machine tells.
+    """
+
+    configurations: list[int]
+    num_described: int
+    start: int
+    token_class: Ints
+    next_state: Ints
+    bytes: ByteMachine
+
+
+def _all_states(core: AutomatonCore, limits: Limits, watch: Watch) -> States:
+    """Return all states of an automaton."""
     closure = close(core.parser, limits, watch.deadline)
     watch(closure.machine.table.nbytes)
-    accepting = np.array([core.is_accepting(one) for one in closure.configurations], np.bool_)
-    cost = _costs(core, closure.configurations)
-    token_class, next_state = _steps(core, closure, accepting, watch)
-    mask_row, masks = _rows(token_class, next_state)
-    free_row, free_masks = free_text_rows(core.parser, closure, vocabulary.trie, vocabulary.size, watch)
+    trie, num_states = core.vocabulary.trie, len(closure.configurations)
+    columns = token_columns(trie, closure.machine, watch)
+    token_class, used = columns.classes(trie, core.vocabulary.size)
+    next_state = expanded(columns, used, num_states, watch)
+    return States(
+        configurations=closure.configurations,
+        num_described=num_states,
+        start=closure.start,
+        token_class=np.where(token_class > DEAD_CLASS, token_class + 1, DEAD_CLASS),
+        next_state=next_state,
+        bytes=closure.machine,
+    )
+
+
+def expanded(columns: Columns, used: Ints, num_states: int, watch: Watch) -> Ints:
+    """Return (num_states + 1, classes + 1): where each class leads. The end, and the class of stops, lead nowhere.
+
+    Raises:
+        LimitError: there are too many classes, or the table takes too much memory.
+    """
+    if len(used) >= _MAX_CLASSES:
+        raise LimitError("there are too many token classes", "token_classes", len(used))
+    watch(4 * num_states * len(used))
+    next_state = np.full((num_states + 1, len(used) + 1), -1, np.int32)
+    columns.expand(used[1:], next_state[:-1, STOP_CLASS + 1 :])
+    return next_state
+
+
+def machine_of(core: AutomatonCore, states: States, watch: Watch) -> FrozenMachine:
+    """Return the machine of some states.
+
+    Raises:
+        LimitError: it takes more memory or time than it may.
+    """
+    vocabulary, described = core.vocabulary, states.configurations[: states.num_described]
+    num_named = len(states.configurations) - states.num_described
+    accepting = np.array([*map(core.is_accepting, states.configurations), False], np.bool_)
+    cost = np.append(_costs(core, states.configurations), np.int32(0))
+    token_class, next_state = _steps(core, states, accepting)
+    is_described = np.append(np.arange(len(states.configurations)) < states.num_described, True)
+    mask_row = np.full(len(is_described), -1, np.int32)
+    mask_row[is_described], masks = _rows(token_class, next_state[is_described])
+    free_row, free_masks = free_text_rows(core.parser, described, vocabulary.trie, vocabulary.size, watch)
     mask_rows = np.concatenate([masks, free_masks])
     watch(next_state.nbytes + mask_rows.nbytes)
     num_legal = np.bitwise_count(mask_rows.view(np.uint32)).sum(axis=1, dtype=np.int32)
     list_start, list_ids = token_lists(mask_rows, num_legal, MAX_LISTED_TOKENS)
-    place, texts = _places(core, closure.configurations)
-    full_cost = np.append(cost, np.int32(0))
+    place, texts = _places(core, states.configurations)
+    table = states.bytes.table
     return FrozenMachine(
-        start=closure.start,
+        start=states.start,
         vocabulary_digest=vocabulary.digest,
         token_class=token_class,
         next_state=next_state,
@@ -91,12 +152,17 @@ def _freeze(core: AutomatonCore, limits: Limits) -> FrozenMachine:
         num_legal=num_legal,
         list_start=list_start,
         list_ids=list_ids,
-        accepting=np.append(accepting, False),
-        cost=full_cost,
-        cost_after=_costs_after(next_state, full_cost),
-        free_row=np.append(np.where(free_row >= 0, free_row + np.int32(len(masks)), -1), np.int32(-1)),
-        byte_class=closure.machine.byte_class,
-        byte_next=np.concatenate([closure.machine.table, np.full_like(closure.machine.table[:1], -1)]),
+        accepting=accepting,
+        cost=cost,
+        cost_after=_costs_after(next_state, cost),
+        free_row=np.concatenate(
+            [
+                np.where(free_row >= 0, free_row + np.int32(len(masks)), np.int32(-1)),
+                np.full(num_named + 1, -1, np.int32),
+            ]
+        ),
+        byte_class=states.bytes.byte_class,
+        byte_next=np.concatenate([table, np.full((1, table.shape[1]), -1, np.int32)]),
         place=place,
         place_start=np.cumsum([0, *map(len, texts)], dtype=np.int64),
         place_text=np.frombuffer(b"".join(texts), np.uint8),
@@ -129,32 +195,25 @@ def _costs_after(next_state: Ints, cost: Ints) -> Ints:
     return np.concatenate(parts)
 
 
-def _steps(
-    core: AutomatonCore, closure: Closure, accepting: Bools, watch: _Watch
-) -> tuple[npt.NDArray[np.uint16], Ints]:
+def _steps(core: AutomatonCore, states: States, accepting: Bools) -> tuple[npt.NDArray[np.uint16], Ints]:
     """Return the class of each token, and where each class leads from each state, the end included."""
-    vocabulary = core.vocabulary
-    columns = token_columns(vocabulary.trie, closure.machine, watch)
-    token_class, used = columns.classes(vocabulary.trie, vocabulary.size)
-    if len(used) >= _MAX_CLASSES:
-        raise LimitError("there are too many token classes", "token_classes", len(used))
-    num_states = len(closure.configurations)
-    watch(4 * num_states * len(used))
-    next_state = np.full((num_states + 1, len(used) + 1), -1, np.int32)
-    columns.expand(used[1:], next_state[:-1, STOP_CLASS + 1 :])
-    token_class = np.where(token_class > DEAD_CLASS, token_class + 1, DEAD_CLASS)
-    can_end = np.array([*map(core.can_end, closure.configurations), True], np.bool_)
+    num_states = len(states.configurations)
+    token_class, next_state = states.token_class, states.next_state
+    can_end = np.array([*map(core.can_end, states.configurations), True], np.bool_)
     if not can_end.all():
         # -1 is the last place, which stands for the end.
         next_state[~can_end[next_state]] = -1
-        token_class, next_state = _merged(token_class, next_state)
-    if vocabulary.stop_ids:
-        next_state[:-1, STOP_CLASS][accepting] = num_states
-    token_class[list(vocabulary.stop_ids)] = STOP_CLASS
-    return token_class.astype(np.uint16), next_state
+        token_class, next_state = merged(token_class, next_state)
+    stop_ids = list(core.vocabulary.stop_ids)
+    if stop_ids:
+        described = np.arange(num_states + 1) < states.num_described
+        next_state[described & accepting, STOP_CLASS] = num_states
+    classes = token_class.astype(np.uint16)
+    classes[stop_ids] = STOP_CLASS
+    return classes, next_state
 
 
-def _merged(token_class: Ints, next_state: Ints) -> tuple[Ints, Ints]:
+def merged(token_class: Ints, next_state: Ints) -> tuple[Ints, Ints]:
     """Make one class of those that have come to lead to the same places; no token is of the stop class yet."""
     columns = np.ascontiguousarray(next_state.T)
     number = {columns[DEAD_CLASS].tobytes(): DEAD_CLASS, b"stop": STOP_CLASS}

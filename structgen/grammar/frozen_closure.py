@@ -34,10 +34,11 @@ class Closure:
     machine: ByteMachine
 
 
-class _Edges:
+class Edges:
     """The steps of one configuration after the other, with the groups of bytes that make them."""
 
     def __init__(self) -> None:
+        """Start with none."""
         self.groups: dict[bytes, int] = {}
         self.num_edges: list[int] = []
         self.group: list[int] = []
@@ -61,7 +62,7 @@ def close(parser: Parser, limits: Limits, deadline: Deadline) -> Closure:
     known = {parser.start}
     todo = [parser.start]
     explored: list[int] = []
-    edges = _Edges()
+    edges = Edges()
     _check_depth(parser, {stack for *_, stack in parser.configurations[parser.start][0]}, limits)
     num_stacks = len(parser.stacks)
     while todo:
@@ -81,10 +82,10 @@ def close(parser: Parser, limits: Limits, deadline: Deadline) -> Closure:
             _check_depth(parser, {stack for one in fresh for *_, stack in parser.configurations[one][0]}, limits)
         if len(explored) % _STATES_PER_LOOK == 0:
             deadline.check("its states")
-    order = _in_rows(parser, explored)
+    order = in_rows(parser, explored)
     index = np.empty(1 + max(order), np.int32)
     index[order] = np.arange(len(order), dtype=np.int32)
-    machine = _machine(edges, index[explored], index)
+    machine = byte_machine(edges, index[explored], index, len(order))
     return Closure(order, int(index[parser.start]), machine)
 
 
@@ -106,7 +107,7 @@ def _check_depth(parser: Parser, stacks: set[int], limits: Limits) -> None:
         raise LimitError("its texts nest deeper than that", "depth", limits.depth + 1)
 
 
-def _in_rows(parser: Parser, configurations: list[int]) -> list[int]:
+def in_rows(parser: Parser, configurations: list[int]) -> list[int]:
     """Return the configurations so ordered that those which differ in a count only stand in a row."""
 
     def key(configuration: int) -> tuple[int, ...]:
@@ -119,9 +120,15 @@ def _in_rows(parser: Parser, configurations: list[int]) -> list[int]:
     return sorted(configurations, key=key)
 
 
-def _machine(edges: _Edges, sources: Ints, index: Ints) -> ByteMachine:
-    """Return the table of the edges, with as few byte classes as they tell apart."""
-    num_states = len(sources)
+def byte_machine(edges: Edges, sources: Ints, index: Ints, num_states: int) -> ByteMachine:
+    """Return the table of the edges, with as few byte classes as they tell apart.
+
+    Args:
+        edges: those of the sources, in their order.
+        sources: the number of each state that has edges.
+        index: the number of the state of each configuration.
+        num_states: how many rows the table has.
+    """
     groups = list(edges.groups)
     member = np.zeros((len(groups), 256), np.bool_)
     for number, choices in enumerate(groups):

@@ -5,13 +5,13 @@ The threads of such bodies are a byte machine of their own: no stacks, and what 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
-from structgen.grammar.frozen_closure import Closure, distinct_rows
+from structgen.grammar.frozen_closure import distinct_rows
 from structgen.grammar.parser import Parser
 from structgen.grammar.terminal import Terminal
 from structgen.kernels.token_columns import ByteMachine, ClassTokens, token_columns
@@ -20,19 +20,19 @@ from structgen.trie import ByteTrie
 
 
 def free_text_rows(
-    parser: Parser, closure: Closure, trie: ByteTrie, num_tokens: int, look: Callable[[int], None]
+    parser: Parser, configurations: Sequence[int], trie: ByteTrie, num_tokens: int, look: Callable[[int], None]
 ) -> tuple[Ints, Ints]:
     """Return ((S,) row of each state, -1 where no free text is live; (R, W) the rows).
 
     Args:
         parser: of the grammar.
-        closure: its states.
+        configurations: that of each state.
         trie: of the vocabulary.
         num_tokens: V.
         look: called now and then with the bytes in use; what it raises ends the work.
     """
     bodies = _Bodies(parser)
-    threads_of = [bodies.of_configuration(parser, one) for one in closure.configurations]
+    threads_of = [bodies.of_configuration(parser, one) for one in configurations]
     live = [threads for threads in dict.fromkeys(threads_of) if threads]
     if not live:
         return np.full(len(threads_of), -1, np.int32), np.empty((0, (num_tokens + 31) // 32), np.int32)

@@ -11,12 +11,13 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from structgen.config import Limits, check_property_order
+from structgen.config import Limits, check_count, check_property_order
 from structgen.findings import Explanation
 from structgen.frozen_machine import FrozenMachine
 from structgen.grammar.core import AutomatonCore
 from structgen.grammar.frozen_automaton import FrozenAutomaton
 from structgen.grammar.frozen_build import freeze
+from structgen.grammar.frozen_part import FrozenPart
 from structgen.grammar.json_schema import PropertyOrder, SchemaSource
 from structgen.grammar.json_schema.findings import explain_json
 from structgen.grammar.parser_state import ParserState
@@ -110,6 +111,21 @@ class TokenAutomaton:
             if self._frozen is None:
                 # Of its own, so that one that is given up leaves nothing behind.
                 self._frozen = FrozenAutomaton(freeze(self._make_core(), self._limits), self.vocabulary)
+
+    def freeze_part(self, *, num_states: int = 4000) -> FrozenPart:
+        """Explore the states nearest to the start now, as tables for a device: for what `freeze` cannot end.
+
+        Nothing changes here: walks stay lazy. What the part learns of texts is its own.
+
+        Args:
+            num_states: how many states are described at the most.
+
+        Raises:
+            LimitError: not even the start can be described, or it takes more time or memory than it may.
+            OptionError: the number is none.
+        """
+        check_count("num_states", num_states)
+        return FrozenPart(self._make_core(), self._limits, num_states=num_states)
 
     @property
     def is_frozen(self) -> bool:

@@ -358,7 +358,7 @@ def test_damage_is_told(saved: Path) -> None:
         ("next_state", lambda array: array.astype(np.int64)),
         ("token_class", lambda array: array + np.uint16(9000)),
         ("token_class", lambda array: np.tile(array, 2)),
-        ("mask_row", lambda array: array - 1),
+        ("mask_row", lambda array: array - 2),
         ("mask_rows", lambda array: array[:, :-1]),
         ("mask_rows", lambda array: array[:-1]),
         ("list_start", lambda array: array[::-1]),
