@@ -1,7 +1,7 @@
 """From a row of logits and a mask to a token: bias, mask, penalties, temperature, truncation, draw.
 
 The draw is a Gumbel-max with the noise of (seed, position, token, stream), see structgen.kernels.gumbel; at temperature
-0 it is the largest logit, the lowest id of equals. Which tokens a truncation keeps is in structgen.decode.truncation.
+0 it is the largest logit, the lowest id of equals. Which tokens a truncation keeps is in structgen.kernels.truncate.
 A row may be of a few tokens only, where no others are legal: the draw is the same.
 Left out: which tokens are legal (the parser state), and several positions at once.
 """
@@ -20,10 +20,10 @@ import torch
 
 from structgen.config import PenaltyScope, Sampling, check_seed
 from structgen.decode.target import TokenIds
-from structgen.decode.truncation import truncated
 from structgen.errors import NoLegalTokenError, OptionError
 from structgen.kernels.apply_mask import apply_mask_
 from structgen.kernels.gumbel import LEAST_TEMPERATURE, NoiseKey, gumbel_argmax
+from structgen.kernels.truncate import Truncation, truncate_
 
 PackedMask: TypeAlias = "np.ndarray[Any, np.dtype[np.int32]]"
 
@@ -122,6 +122,7 @@ class Sampler:
         self._sampling = sampling
         self._seed = seed
         self._vocabulary_size = vocabulary_size
+        self._truncation = Truncation(top_k=sampling.top_k, top_p=sampling.top_p, min_p=sampling.min_p)
         self._counts: dict[int, int] = {}
         bias = sampling.logit_bias or {}
         outside = [token_id for token_id in bias if token_id >= vocabulary_size]
@@ -194,7 +195,7 @@ class Sampler:
         if not math.isfinite(largest):
             raise NoLegalTokenError(step.describe(), self._cause(step.mask, raw_largest, largest))
         if self._sampling.temperature > 0.0:  # greedy: the best token is in every truncation
-            row = truncated(row, largest, self._sampling)
+            truncate_(row, largest, self._sampling.temperature, self._truncation)
         return row, legal_mass_lost
 
     def legal_mass_lost(self, logits: torch.Tensor, token_ids: TokenIds) -> float:

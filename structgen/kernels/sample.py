@@ -39,6 +39,7 @@ from structgen.kernels._sample_values import (
 )
 from structgen.kernels.apply_mask import BITS_PER_WORD
 from structgen.kernels.gumbel import LEAST_TEMPERATURE, gumbel_rows
+from structgen.kernels.truncate import MASS_SLACK
 
 if TYPE_CHECKING:
     import torch
@@ -61,9 +62,6 @@ __all__ = [
     "sample",
     "sample_reference",
 ]
-
-# Sums of probabilities carry rounding: see structgen/decode/truncation.py.
-MASS_SLACK: Final = 1e-6
 
 # How many candidates of a truncation the kernels for CUDA look at at once.
 _CHUNK: Final = 1024
