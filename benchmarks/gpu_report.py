@@ -132,9 +132,13 @@ def microseconds(call: Callable[[], object], device: torch.device, *, launches: 
         call()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(launches):
-            call()
+    try:
+        with torch.cuda.graph(graph):
+            for _ in range(launches):
+                call()
+    except RuntimeError:
+        torch.cuda.synchronize()
+        return event_microseconds(call)
     return event_microseconds(graph.replay, per=launches)
 
 

@@ -17,7 +17,7 @@ from structgen.config import Sampling
 from structgen.decode import device_step
 from structgen.decode.causal_model import CausalModel
 from structgen.decode.device_drafts import DeviceDrafts
-from structgen.decode.device_graph import GraphedStep
+from structgen.decode.device_graph import GraphedStep, Lane
 from structgen.decode.device_session import DeviceSession, RowStart
 from structgen.decode.device_step import StepShape
 from structgen.decode.kv_cache import PlacedPass
@@ -194,6 +194,8 @@ def _time_step(step: GraphedStep, device: torch.device) -> float:
     if device.type == "cpu":
         return microseconds(step, device)
 
+    torch.cuda.synchronize()  # what was loaded was started on another stream
+
     def steps() -> None:
         for _ in range(_STEPS):
             step()
@@ -215,7 +217,8 @@ def bare_step(model: CausalModel, batch: int) -> GraphedStep:
         hidden = model.run_chains(last, position, cache, _POSITIONS)
         last.copy_(model.head.logits(hidden[:, 0]).argmax(dim=1, keepdim=True))
 
-    return GraphedStep(step, model.device)
+    with Lane(model.device)():
+        return GraphedStep(step, model.device)
 
 
 def waits_of(step: Callable[[], None], device: torch.device) -> str:

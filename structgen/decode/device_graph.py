@@ -54,7 +54,9 @@ class GraphedStep:
     """
 
     def __init__(self, step: Callable[[], None], device: torch.device) -> None:
-        """Warm the step up and capture it: it runs some times, so what it changes has to bear that.
+        """Warm the step up and capture it on the current stream, which on CUDA must be that of a lane.
+
+        The step runs some times, so what it changes has to bear that.
 
         Args:
             step: reads and writes tensors that stay where they are, and asks for no value of them.
@@ -78,12 +80,10 @@ class GraphedStep:
             self._graph.replay()
 
     def _capture(self) -> None:
-        stream = _new_stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(_NUM_WARM_UPS):
-                self._step()
-        torch.cuda.current_stream().wait_stream(stream)
+        # Buffers that the first run makes belong to the stream that uses them, so nobody else gets their memory early.
+        stream = torch.cuda.current_stream()
+        for _ in range(_NUM_WARM_UPS):
+            self._step()
         graph = torch.cuda.CUDAGraph()
         try:
             # Only calls of this thread are looked at: others may use the device meanwhile.
