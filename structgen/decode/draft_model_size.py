@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from structgen.decode.causal_model import text_config
+from structgen.decode.packing import num_weights, weight_bytes
 
 # Smaller ones guess too badly, larger ones cost too much of what they save.
 _LEAST_SHARE = 1 / 50
@@ -64,9 +65,9 @@ class DraftModelSize:
 def draft_model_size(model: Any, target: Any) -> DraftModelSize:
     """Return the size of a transformers model beside another one."""
     return DraftModelSize(
-        num_parameters=_num_parameters(model),
-        num_target_parameters=_num_parameters(target),
-        num_bytes=sum(one.numel() * one.element_size() for one in model.parameters()),
+        num_parameters=num_weights(model),
+        num_target_parameters=num_weights(target),
+        num_bytes=weight_bytes(model),
         kv_bytes=kv_bytes_per_token(model),
         target_kv_bytes=kv_bytes_per_token(target),
     )
@@ -78,7 +79,3 @@ def kv_bytes_per_token(model: Any) -> int:
     num_heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     head_size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return int(2 * config.num_hidden_layers * num_heads * head_size * model.dtype.itemsize)
-
-
-def _num_parameters(model: Any) -> int:
-    return sum(one.numel() for one in model.parameters())

@@ -22,7 +22,7 @@ from structgen.decode.causal_model import check_model, logits_width
 from structgen.decode.digests import model_digest
 from structgen.decode.fetch import MODEL_NAME, fetch_default_model
 from structgen.decode.gguf import read_gguf
-from structgen.decode.packed_linear import Packing, pack_linear_layers
+from structgen.decode.packing import Packing, pack_linear_layers
 from structgen.decode.quiet import quiet_transformers
 from structgen.errors import OptionError, VocabularyError, shown
 from structgen.vocabulary import Vocabulary
@@ -32,6 +32,7 @@ _DTYPES = {
     "float32": torch.float32,
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
+    "int8": torch.float32,  # what is no linear layer, and what those are made from
 }
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _HUB_TIMEOUT_S = 5.0
@@ -77,18 +78,19 @@ def load_model(
         name: None or the default's name, a folder, a .gguf file, or a hub id.
         device: "auto" is "cuda" if there is one, else "cpu"; or a device as torch writes it.
         dtype: "auto" is float32 on the CPU (bfloat16 is slower there for more than one token), the checkpoint's own
-            dtype elsewhere; or "float32", "bfloat16", "float16", "float64".
-        packed: whether linear layers are packed (see packed_linear.py); "auto" packs where that can be done.
+            dtype elsewhere; or "float32", "bfloat16", "float16", "float64"; or "int8", on the CPU: float32, but for
+            the weights of linear layers (see int8_linear.py).
+        packed: whether linear layers are packed (see packing.py); "auto" packs where that can be done.
 
     Raises:
         OptionError: nothing can be loaded by this name, the device or dtype does not exist here, or layers cannot be
             packed as was asked for.
         StructgenError: the default model could not be fetched.
     """
-    if not isinstance(packed, bool) and not (isinstance(packed, str) and packed == "auto"):
-        raise OptionError(f"packed={shown(packed)} is unknown; use True, False or 'auto'")
     where = _device(device)
     wanted = _dtype(dtype, where)
+    is_int8 = dtype == "int8"
+    _check_packed(packed, where, is_int8=is_int8)
     source = MODEL_NAME if name is None else _source(name)
     if source.lower() == _SHORT_NAME:
         source = MODEL_NAME
@@ -98,7 +100,7 @@ def load_model(
     folder = path if (path / "config.json").is_file() else None
     model = _prepare(model, where)
     digest = model_digest(model)  # of plain weights, so that it is the same whatever becomes of them here
-    return LoadedModel(model, tokenizer, source, digest, _packing(model, packed), folder)
+    return LoadedModel(model, tokenizer, source, digest, _packing(model, packed, is_int8=is_int8), folder)
 
 
 def wrap_model(model: Any, tokenizer: Any) -> LoadedModel:
@@ -269,12 +271,25 @@ def _prepare(model: Any, device: torch.device) -> Any:
         raise OptionError(f"the model does not fit on {device}: {_first_line(error)}") from error
 
 
-def _packing(model: Any, packed: bool | Literal["auto"]) -> Packing | None:  # noqa: FBT001 - a value of an option
+def _check_packed(packed: object, device: torch.device, *, is_int8: bool) -> None:
+    """Refuse what contradicts itself, before anything is loaded."""
+    if not isinstance(packed, bool) and not (isinstance(packed, str) and packed == "auto"):
+        raise OptionError(f"packed={shown(packed)} is unknown; use True, False or 'auto'")
+    if is_int8 and packed is False:
+        raise OptionError("dtype='int8' is a way to pack linear layers, and packed=False asks for none; leave one out")
+    if is_int8 and device.type != "cpu":
+        raise OptionError(f"dtype='int8' is for the CPU, not for {device}; use 'auto' or device='cpu'")
+
+
+def _packing(model: Any, packed: bool | Literal["auto"], *, is_int8: bool) -> Packing | None:  # noqa: FBT001 - a value of an option
     if packed is False:
         return None
-    packing = pack_linear_layers(model)
-    if packed is True and packing.unpacked_because is not None:
-        raise OptionError(f"the linear layers cannot be packed: {packing.unpacked_because}; use packed='auto'")
+    packing = pack_linear_layers(model, is_int8=is_int8)
+    if packing.unpacked_because is not None:
+        if is_int8:
+            raise OptionError(f"dtype='int8' cannot be had here: {packing.unpacked_because}; use dtype='float32'")
+        if packed is True:
+            raise OptionError(f"the linear layers cannot be packed: {packing.unpacked_because}; use packed='auto'")
     return packing
 
 

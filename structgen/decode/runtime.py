@@ -16,7 +16,7 @@ from structgen.decode.causal_model import CausalModel, text_config
 from structgen.decode.device_pool import DevicePool
 from structgen.decode.digests import ModelIdentity, backend_of
 from structgen.decode.models import LoadedModel, check_readable, check_tokenizer
-from structgen.decode.packed_linear import Packing
+from structgen.decode.packing import Packing
 from structgen.decode.pass_check import check_passes
 from structgen.decode.prompt import Prompt, encode_prompt
 from structgen.decode.route_controls import RouteControls
@@ -87,7 +87,9 @@ class Runtime:
 
     @property
     def dtype(self) -> str:
-        """Element type of the weights, such as "float32"."""
+        """Element type of the weights, such as "float32"; "int8" where those of linear layers were rounded to it."""
+        if self.packing is not None and self.packing.is_int8:
+            return "int8"
         return str(self._loaded.model.dtype).removeprefix("torch.")
 
     @property

@@ -41,6 +41,8 @@ _SOURCES = (
     "decode/kv_cache.py",
     "decode/head.py",
     "decode/packed_linear.py",
+    "decode/int8_linear.py",
+    "kernels/byte_rows.py",
 )
 
 

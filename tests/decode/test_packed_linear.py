@@ -12,7 +12,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PhiConfig, PhiForCausalL
 from structgen.decode.causal_model import CausalModel, logits_width
 from structgen.decode.digests import model_digest
 from structgen.decode.models import load_model
-from structgen.decode.packed_linear import PackedLinear, pack_linear_layers, why_not_packed
+from structgen.decode.packed_linear import PackedLinear
+from structgen.decode.packing import num_weights, pack_linear_layers, weight_bytes, why_not_packed
 from structgen.decode.target import Tokens
 from structgen.decode.transformers_target import TransformersBatch
 from structgen.errors import OptionError
@@ -33,7 +34,7 @@ def _llama(*, tied: bool = False) -> Any:
 def test_a_layer_gives_what_the_plain_one_gives(shape: tuple[int, ...], bias: bool) -> None:
     """Any number of rows, with and without a bias; and the plain weights can be read back."""
     linear = torch.nn.Linear(33, 70, bias=bias)
-    packed = PackedLinear(linear, keeps_rows=False)
+    packed = PackedLinear(linear, is_shared=False)
     states = torch.randn(shape)
     with torch.no_grad():
         torch.testing.assert_close(packed(states), linear(states), rtol=1e-5, atol=1e-5)
@@ -43,7 +44,7 @@ def test_a_layer_gives_what_the_plain_one_gives(shape: tuple[int, ...], bias: bo
 
 def test_rows_do_not_see_each_other() -> None:
     """A row gives the same bits alone, where it is padded, and beside others within that width."""
-    packed = PackedLinear(torch.nn.Linear(64, 96), keeps_rows=False)
+    packed = PackedLinear(torch.nn.Linear(64, 96), is_shared=False)
     packed._least_rows = 4
     states = torch.randn(4, 64)
     with torch.no_grad():
@@ -75,6 +76,20 @@ def test_a_model_keeps_its_logits_and_its_digest(tied: bool) -> None:
         target.keep([0, 2])
         rows.append(target.head(target.extend(Tokens([1])), [3, 60]))
     torch.testing.assert_close(rows[:2], rows[2:], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("is_int8", [False, True])
+@pytest.mark.parametrize("tied", [False, True])
+def test_weights_count_packed_or_not(tied: bool, is_int8: bool) -> None:
+    """A packed model has as many weights as before; its bytes are those of the packed ones and of what stays plain."""
+    plain, model = _llama(tied=tied), _llama(tied=tied)
+    num_all = sum(one.numel() for one in plain.parameters())
+    num_plain = sum(one.numel() for name, one in plain.named_parameters() if "norm" in name or "embed" in name)
+    packing = pack_linear_layers(model, is_int8=is_int8)
+    assert num_weights(model) == num_weights(plain) == num_all
+    assert weight_bytes(plain) == 4 * num_all
+    packed_bytes = (num_all - num_plain) * (1 if is_int8 else 4)
+    assert weight_bytes(model) == 4 * num_plain + packed_bytes + packing.extra_bytes
 
 
 def test_what_is_no_plain_layer_stays() -> None:

@@ -77,8 +77,9 @@ class DraftModel:
     @property
     def memory_bytes(self) -> int:
         """Bytes of the weights; what is shared between layers counts once."""
-        tensors = {tensor.data_ptr(): tensor for tensor in self.model.hf_model.parameters()}
-        return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+        from structgen.decode.packing import weight_bytes
+
+        return weight_bytes(self.model.hf_model)
 
     def start(self, request: DraftRequest) -> DraftModelSession:
         """Begin with a request, with an empty KV cache.
