@@ -18,6 +18,7 @@ without bias, penalties and temperature.
 from __future__ import annotations
 
 import importlib.util
+import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from structgen.kernels._sample_values import (
@@ -38,8 +39,8 @@ from structgen.kernels._sample_values import (
     check_sample,
 )
 from structgen.kernels.apply_mask import BITS_PER_WORD
-from structgen.kernels.gumbel import LEAST_TEMPERATURE, gumbel_rows
-from structgen.kernels.truncate import MASS_SLACK
+from structgen.kernels.gumbel import LEAST_TEMPERATURE, NoiseKey, gumbel_argmax, gumbel_rows
+from structgen.kernels.truncate import MASS_SLACK, Truncation, truncate_
 
 if TYPE_CHECKING:
     import torch
@@ -91,7 +92,8 @@ def sample(
         out = out or Sampled.empty(logits.shape[0], num_tokens=masks.num_tokens, device=logits.device)
         _sample_triton(logits, masks, options, noise, out)
         return out
-    drawn = sample_reference(logits, masks=masks, options=options, noise=noise)
+    form = _sample_rows if logits.device.type == "cpu" else sample_reference
+    drawn = form(logits, masks=masks, options=options, noise=noise)
     return drawn if out is None else out.copy_(drawn)
 
 
@@ -116,15 +118,64 @@ def sample_reference(logits: torch.Tensor, *, masks: Masks, options: SampleOptio
     error = torch.where(best[:, 0] == -torch.inf, NO_LEGAL_TOKEN, torch.where(best[:, 0].isfinite(), 0, NOT_FINITE))
     error = torch.where(is_asked, error, 0).int()
     log_sum = raw.double().logsumexp(1).masked_fill(~is_asked, torch.nan)
-    log_legal = raw.masked_fill(~legal, -torch.inf).double().logsumexp(1)
-    # Whoever has an infinity has all of the mass.
-    lost = torch.where(log_sum == torch.inf, torch.inf, (log_sum - log_legal).clamp(min=0.0))
     return Sampled(
         token_id=torch.where(is_asked & (error == 0), token_id, NO_TOKEN).int(),
         error=error,
-        log_legal_mass=-lost.float(),
+        log_legal_mass=_log_legal_mass(raw.double(), legal, log_sum).float(),
         log_sum_exp=log_sum.float(),
     )
+
+
+def _sample_rows(logits: torch.Tensor, *, masks: Masks, options: SampleOptions, noise: SampleNoise) -> Sampled:
+    """Draw on the CPU, one row after the other, as the host's sampler does it: without a sort or a row of noise."""
+    import torch
+
+    raw = _vocabulary_columns(logits, masks.num_tokens)
+    legal = allowed(masks.words, masks.row, masks.num_tokens)
+    z = _changed(raw, masks, options).masked_fill(~legal, -torch.inf)
+    out = Sampled.empty(len(logits), num_tokens=masks.num_tokens, device="cpu")
+    keys = list(zip(*(part.tolist() for part in noise), strict=True))
+    numbers = [None if part is None else part.tolist() for part in (options.top_k, options.top_p, options.min_p)]
+    for row, (best, temperature, mask_row) in enumerate(
+        zip(z.amax(1).tolist(), options.temperature.tolist(), masks.row.tolist(), strict=True)
+    ):
+        is_legal = best != -math.inf
+        error = 0 if mask_row < 0 or math.isfinite(best) else NOT_FINITE if is_legal else NO_LEGAL_TOKEN
+        out.error[row] = error
+        out.token_id[row] = NO_TOKEN
+        if mask_row < 0 or error:
+            continue
+        if temperature == 0.0:
+            out.token_id[row] = torch.argmax(z[row])
+            continue
+        truncation = _truncation(*(None if part is None else part[row] for part in numbers))
+        truncate_(z[row], best, temperature, truncation)
+        seed, position, stream = keys[row]
+        key = NoiseKey(seed % (1 << 64), position, stream)
+        out.token_id[row] = gumbel_argmax(z[row], best, max(temperature, LEAST_TEMPERATURE), key)
+    if options.has_masses:
+        out.log_legal_mass.copy_(_log_legal_mass(raw, legal, out.log_sum_exp.copy_(raw.logsumexp(1))))
+    is_out = (masks.row < 0) | (not options.has_masses)
+    out.log_legal_mass[is_out] = torch.nan
+    out.log_sum_exp[is_out] = torch.nan
+    return out
+
+
+def _truncation(top_k: int | None, top_p: float | None, min_p: float | None) -> Truncation:
+    """Return what is kept of a row."""
+    return Truncation(
+        top_k=top_k if top_k is not None and top_k > 0 else None,
+        top_p=top_p if top_p is not None and top_p < 1.0 else None,
+        min_p=min_p if min_p is not None and min_p > 0.0 else None,
+    )
+
+
+def _log_legal_mass(raw: torch.Tensor, legal: torch.Tensor, log_sum: torch.Tensor) -> torch.Tensor:
+    """Return log of the legal share of the model's own softmax; whoever has an infinity has all of it."""
+    import torch
+
+    log_legal = raw.masked_fill(~legal, -torch.inf).logsumexp(1)
+    return -torch.where(log_sum == torch.inf, torch.inf, (log_sum - log_legal).clamp(min=0.0))
 
 
 def allowed(mask_rows: torch.Tensor, mask_row: torch.Tensor, size: int) -> torch.Tensor:

@@ -103,7 +103,7 @@ import torch
 from structgen.kernels.gather_head import _gather_triton_
 from test_gather_head import DTYPES, SHAPES, check
 
-for number, shape in enumerate(SHAPES):
+for number, shape in enumerate(SHAPES[:3]):
     check(_gather_triton_, shape, DTYPES[number % 3], has_bias=number % 2 == 0, soft_cap=30.0 if number else None)
 print("checked")
 """

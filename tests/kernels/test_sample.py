@@ -45,11 +45,12 @@ def test_noise_of_rows_is_the_noise_of_the_keys() -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_plain_form_draws_what_the_host_draws(seed: int) -> None:
+@pytest.mark.parametrize("form", [sample, sample_reference])
+def test_rows_are_drawn_as_the_host_draws_them(form: Any, seed: int) -> None:
     """For every kind of option and mask, the batch's rows are what the host's sampler draws, or errors."""
     size, batch = (97, 1000)[seed % 2], (1, 2, 7)[seed % 3]
     made = random_case(seed, batch=batch, size=size, width=size + (seed % 4) * 3)
-    drawn = sample_reference(made.logits, **made.arguments())
+    drawn = form(made.logits, **made.arguments())
     for row in range(batch):
         try:
             want = made.host_draw(row)
