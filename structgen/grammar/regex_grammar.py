@@ -44,7 +44,7 @@ MAX_COPIES = 128
 MAX_PATTERN_COPIES = 32
 """The same inside JSON strings, where each character has many spellings."""
 
-MAX_BYTE_STATES = 4_000
+MAX_BYTE_STATES = 1_500
 """Estimated size of a byte automaton from which on an expression is split."""
 
 MAX_PATTERN_CHARACTERS = 1_000
