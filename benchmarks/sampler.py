@@ -119,6 +119,7 @@ class FreeModel:
     device = torch.device("cpu")
     num_cached_tokens = 0
     most_legal_rows = 0
+    takes_trees = False
 
     def __init__(self, size: int) -> None:
         """Make the only row."""

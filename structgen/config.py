@@ -199,15 +199,20 @@ class Speculation:
             somewhat more.
         adaptive: whether who drafts, how far, and how much of it the target reads is decided from what is measured;
             False asks everybody in every round and reads whatever was drafted.
+        branches: most other tokens that a pass reads beside those of a draft, where drafters know of several that may
+            follow; 0 drafts chains. In batches, with `deterministic=True`, and where drafts are drawn with noise of
+            their own, drafts are always chains.
     """
 
     drafters: Sequence[Drafter] | None = None
     max_draft_tokens: int = 8
     mode: DraftMode = "coupled"
     adaptive: bool = True
+    branches: int = 0
 
     def __post_init__(self) -> None:
         """Check each field, and freeze the drafters."""
+        check_count("branches", self.branches, minimum=0)
         check_count("max_draft_tokens", self.max_draft_tokens, minimum=0)
         check_name("mode", self.mode, get_args(DraftMode))
         check_flag("adaptive", self.adaptive)

@@ -70,7 +70,8 @@ class DraftSession(Protocol):
     """A drafter at work for one request.
 
     A session may have an attribute `kind`, hashable and of few values: what kind of guess the token is that it gave
-    last. Speculation control measures kinds apart.
+    last. Speculation control measures kinds apart. Where several tokens are likely a session may have a method `others`
+    that yields them for a view as `propose` does, none after another: they may be read beside the draft.
     """
 
     def propose(self, view: DraftView) -> Iterable[Proposal]:

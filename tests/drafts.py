@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from explicit import paths_of
 from structgen.config import DraftMode
 from structgen.decode.control import FixedControl
 from structgen.decode.drafting import SpeculationSetup
@@ -90,10 +91,11 @@ def setup(
     max_draft_tokens: int = 8,
     mode: DraftMode = "coupled",
     memory: DraftMemory | None = None,
+    branches: int = 0,
 ) -> SpeculationSetup:
     """Return a setup that asks these drafters in every round."""
     return SpeculationSetup(
-        drafters=drafters, control=FixedControl(max_draft_tokens), memory=memory or DraftMemory(), mode=mode
+        drafters=drafters, control=FixedControl(max_draft_tokens, branches), memory=memory or DraftMemory(), mode=mode
     )
 
 
@@ -106,6 +108,7 @@ class Markov:
 
     device = torch.device("cpu")
     most_legal_rows = 40
+    takes_trees = True
 
     def __init__(self, seed: int, width: int, *, liking: np.ndarray | None = None, strength: float = 4.0) -> None:
         self.logits_width = width
@@ -122,11 +125,14 @@ class Markov:
         return len(self.tokens)
 
     def extend(self, tokens: Tokens) -> torch.Tensor:
-        rows = []
-        for token_id in tokens.token_ids:
-            self.tokens.append(token_id)
-            rows.append(self._row(tuple(self.tokens[-2:])))
-        return torch.stack(rows)
+        self.last = (len(self.tokens), tokens)
+        paths = paths_of(self.tokens, tokens)
+        self.tokens += tokens.token_ids
+        return torch.stack([self._row(tuple(path[-2:])) for path in paths])
+
+    def keep(self, path: list[int]) -> None:
+        start, tokens = self.last
+        self.tokens[start:] = [tokens.token_ids[index] for index in path]
 
     def head(self, hidden: torch.Tensor, token_ids: Any = None) -> torch.Tensor:
         self.num_few_heads += token_ids is not None

@@ -110,6 +110,7 @@ class Model:
 
     logits_width = 16  # wider than the vocabulary
     device = torch.device("cpu")
+    takes_trees = True
 
     def __init__(self, logits: Callable[[list[int]], torch.Tensor], *, most_legal_rows: int = 0) -> None:
         self.logits = logits
@@ -124,11 +125,14 @@ class Model:
 
     def extend(self, tokens: Tokens) -> torch.Tensor:
         self.calls.append(len(tokens.token_ids))
-        rows = []
-        for token_id in tokens.token_ids:
-            self.tokens.append(token_id)
-            rows.append(self.logits(self.tokens))
-        return torch.stack(rows)
+        self.last = (len(self.tokens), tokens)
+        paths = paths_of(self.tokens, tokens)
+        self.tokens += tokens.token_ids
+        return torch.stack([self.logits(path) for path in paths])
+
+    def keep(self, path: list[int]) -> None:
+        start, tokens = self.last
+        self.tokens[start:] = [tokens.token_ids[index] for index in path]
 
     def head(self, hidden: torch.Tensor, token_ids: Any = None) -> torch.Tensor:
         self.num_few_heads += token_ids is not None
@@ -136,6 +140,15 @@ class Model:
 
     def crop(self, num_tokens: int) -> None:
         del self.tokens[num_tokens:]
+
+
+def paths_of(before: list[int], tokens: Tokens) -> list[list[int]]:
+    """Return all tokens up to each one of a chain or a tree."""
+    paths: list[list[int]] = []
+    for index, token_id in enumerate(tokens.token_ids):
+        parent = index - 1 if tokens.parents is None else tokens.parents[index]
+        paths.append([*(before if parent < 0 else paths[parent]), token_id])
+    return paths
 
 
 def random_logits(tokens: list[int]) -> torch.Tensor:

@@ -164,6 +164,7 @@ class RandomModel:
     device = torch.device("cpu")
     logits_width = len(TOKENS)
     most_legal_rows = 40
+    takes_trees = False
     num_cached_tokens = 0
 
     def __init__(self, seed: int) -> None:

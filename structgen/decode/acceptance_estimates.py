@@ -20,6 +20,9 @@ _PRIORS: Mapping[tuple[str, Hashable], float] = {
     ("StateTable", None): 0.8,
     ("StateTable", "once"): 0.6,
     ("StateTable", "always"): 0.9,
+    ("StateTable, others", "third"): 0.4,
+    ("StateTable, others", "eighth"): 0.2,
+    ("StateTable, others", None): 0.3,
     ("PromptLookup", None): 0.6,
     ("PromptLookup", 2): 0.4,  # by the bits of the length of the match: two or three tokens
     ("PromptLookup", 4): 0.75,

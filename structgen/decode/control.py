@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from structgen.decode.acceptance_estimates import Place
 
@@ -14,7 +14,7 @@ class Round:
     """What the target made of a draft.
 
     Attributes:
-        num_accepted: tokens of it that became text.
+        num_accepted: tokens of its chain that became text; a sibling that did is none of them.
         num_draws: draws that were made, one for each place that the text came to.
         token_ids: what the text got.
         draft_s: seconds of drafting by drafter.
@@ -46,6 +46,20 @@ class Offer:
     price: Callable[[int], float]
 
 
+class Sibling(NamedTuple):
+    """A token that may come in the place of the one that a draft has.
+
+    Attributes:
+        depth: how many tokens of the draft come before it.
+        token_id: the token.
+        place: what is known of it.
+    """
+
+    depth: int
+    token_id: int
+    place: Place
+
+
 class SpeculationControl(Protocol):
     """Decides for one request; what it knows may be shared by all requests of a route."""
 
@@ -73,6 +87,17 @@ class SpeculationControl(Protocol):
             is_drawn: whether any of them was drawn with noise of its own; then it is all of them.
         """
 
+    @property
+    def most_branches(self) -> int:
+        """Most siblings that one pass may read; 0 where nobody has to look for any."""
+
+    def branch(self, siblings: Sequence[Sibling]) -> Sequence[Sibling]:
+        """Return which of these the target should read beside the draft that was kept.
+
+        Args:
+            siblings: what drafters know of, no token twice in one place.
+        """
+
     def offer(self) -> Offer | None:
         """Return what is worth knowing of the draft that was kept before it is cut further; None if it must not be."""
 
@@ -89,9 +114,11 @@ class FixedControl:
 
     Attributes:
         max_draft_tokens: most tokens of a draft; 0 drafts nothing.
+        most_branches: most siblings beside them.
     """
 
     max_draft_tokens: int
+    most_branches: int = 0
 
     def start_round(self, num_rows: int) -> None:
         """Remember nothing."""
@@ -103,6 +130,10 @@ class FixedControl:
     def keep(self, places: Sequence[Place], token_ids: Sequence[int], *, is_drawn: bool) -> int:
         """Keep everything."""
         return len(places)
+
+    def branch(self, siblings: Sequence[Sibling]) -> Sequence[Sibling]:
+        """Take the first ones."""
+        return siblings[: self.most_branches]
 
     def offer(self) -> None:
         """Have nothing cut."""

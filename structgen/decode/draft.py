@@ -117,14 +117,25 @@ class Draft:
         return [node.place for node in self.nodes[1:]]
 
     @property
+    def chain_length(self) -> int:
+        """How many drafted tokens follow each other from the root on; what is drafted beside them comes later."""
+        return next((i for i, node in enumerate(self.nodes[1:]) if node.parent != i), len(self.nodes) - 1)
+
+    @property
+    def read_nodes(self) -> list[int]:
+        """The nodes at which something is drawn: the root, and the drafted tokens that the target has to read."""
+        return [index for index, node in enumerate(self.nodes) if index == ROOT or not node.is_end]
+
+    @property
     def read_token_ids(self) -> list[int]:
-        """The drafted tokens that the target has to read: those after which something is drawn."""
-        return [node.token_id for node in self.nodes[1:] if not node.is_end]
+        """The drafted tokens that the target has to read."""
+        return [self.nodes[index].token_id for index in self.read_nodes[1:]]
 
     @property
     def told_token_ids(self) -> tuple[int, ...]:
-        """The drafted tokens as a record tells them: -1 - id for one that was drawn with noise of its own."""
-        return tuple(node.token_id if node.draft_law is None else -1 - node.token_id for node in self.nodes[1:])
+        """The chain as a record tells it: -1 - id for a token that was drawn with noise of its own."""
+        chain = self.nodes[1 : 1 + self.chain_length]
+        return tuple(node.token_id if node.draft_law is None else -1 - node.token_id for node in chain)
 
     @property
     def is_drawn(self) -> bool:

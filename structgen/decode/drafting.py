@@ -18,7 +18,7 @@ import numpy as np
 from structgen.config import DraftMode
 from structgen.decode.acceptance import draw_from, law_of
 from structgen.decode.acceptance_estimates import Place
-from structgen.decode.control import FixedControl, SpeculationControl
+from structgen.decode.control import FixedControl, Sibling, SpeculationControl
 from structgen.decode.draft import Draft, Drawn
 from structgen.decode.sampler import PackedMask, Sampler, Step
 from structgen.drafter import Drafter, DraftMemory, DraftRequest, DraftSession
@@ -78,7 +78,9 @@ class Drafting:
             except Exception:  # code of a user
                 self._drop(drafter.name)
 
-    def propose(self, draft: Draft, *, stream: int, num_rows: int = 1) -> Mapping[str, float]:
+    def propose(
+        self, draft: Draft, *, stream: int, num_rows: int = 1, takes_trees: bool = False
+    ) -> Mapping[str, float]:
         """Fill a draft that stands at the end of the text; return the seconds by drafter, masks not counted."""
         self._seconds.clear()
         control = self._setup.control
@@ -89,7 +91,37 @@ class Drafting:
                 pass
         token_ids = [node.token_id for node in draft.nodes[1:]]
         draft.cut(control.keep(draft.places, token_ids, is_drawn=draft.is_drawn))
+        if self._sessions and takes_trees and num_rows == 1 and control.most_branches and not draft.is_drawn:
+            self._branch(draft, _Round(self, draft, stream))
         return dict(self._seconds)
+
+    def _branch(self, draft: Draft, round_: _Round) -> None:
+        """Draft siblings of the tokens of a chain, and of the one that comes after it."""
+        siblings: dict[tuple[int, int], Sibling] = {}
+        for node in range(len(draft.nodes)):
+            draft.move_to(node)
+            for name in list(self._sessions):
+                for token_id, place in self._others(name, round_):
+                    siblings.setdefault((node, token_id), Sibling(node, token_id, place))
+        for sibling in self._setup.control.branch(list(siblings.values())):
+            draft.move_to(sibling.depth)
+            draft.take((sibling.token_id, None), sibling.place)
+
+    def _others(self, name: str, round_: _Round) -> list[tuple[int, Place]]:
+        """Return what else a drafter knows of at the cursor, if it knows of more than one token at all."""
+        session, draft = self._sessions[name], round_.draft
+        others = getattr(session, "others", None)
+        if others is None or draft.here.is_end:
+            return []
+        clock, found = time.perf_counter(), []
+        try:
+            for token_id in others(round_):
+                if draft.takes(token_id) and int(token_id) not in draft.here.children:
+                    found.append((int(token_id), Place(f"{name}, others", getattr(session, "kind", None))))
+        except Exception:  # code of a user
+            self._drop(name)
+        self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - clock
+        return found
 
     def observe(self, token_id: int, state_key: Hashable) -> None:
         """Tell every drafter of a token that became part of the text."""

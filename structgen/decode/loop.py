@@ -111,6 +111,7 @@ class Decoding:
         self._is_finished = False
         self._draft: Draft
         self._lists: Sequence[TokenIds | None] = ()
+        self._row_of: Mapping[int, int] = {}
         self._draft_s: Mapping[str, float] = {}
         self.token_ids: list[int] = []
         self.trace = Trace(num_prompt_tokens=len(request.prompt_token_ids))
@@ -188,7 +189,12 @@ class Decoding:
             self.trace.mask_s += draft.mask_s
             self._finish()
             return None
-        self._draft_s = self._drafting.propose(draft, stream=self._request.stream, num_rows=num_rows)
+        self._draft_s = self._drafting.propose(
+            draft,
+            stream=self._request.stream,
+            num_rows=num_rows,
+            takes_trees=bool(self.token_ids) and self._target.takes_trees,
+        )
         self.trace.draft_s += sum(self._draft_s.values())
         if not self.token_ids:
             self._target.crop(0)
@@ -196,12 +202,15 @@ class Decoding:
 
     def _to_read(self) -> Tokens:
         """Return what the target has not read of the text, and the draft."""
-        drafted = self._draft.read_token_ids
-        self._lists = self._rows.lists(
-            self._draft.nodes[: 1 + len(drafted)], all_whole=self._decides_by_ratio(self._draft)
-        )
+        draft = self._draft
+        read, drafted = draft.read_nodes, draft.read_token_ids
+        self._row_of = {node: row for row, node in enumerate(read)}
+        nodes = [draft.nodes[node] for node in read]
+        self._lists = self._rows.lists(nodes, all_whole=self._decides_by_ratio(draft))
         if self.token_ids:
-            return Tokens([self.token_ids[-1], *drafted])
+            parents = [-1, *(self._row_of[node.parent] for node in nodes[1:])]
+            is_chain = parents == list(range(-1, len(drafted)))
+            return Tokens([self.token_ids[-1], *drafted], None if is_chain else parents)
         prompt = self._request.prompt_token_ids
         return Tokens([*prompt, *drafted], num_prompt_tokens=len(prompt))
 
@@ -251,7 +260,7 @@ class Decoding:
         self.trace.drafts.append(draft.told_token_ids)
         self._setup.control.record(
             Round(
-                num_accepted=len(path),
+                num_accepted=sum(node == number for number, node in enumerate(path, 1) if node <= draft.chain_length),
                 num_draws=self.trace.num_draws - num_draws,
                 token_ids=self.token_ids[draft.num_before :],
                 draft_s=self._draft_s,
@@ -278,11 +287,12 @@ class Decoding:
                 self._finish()
                 return None
             clock = time.perf_counter()
-            logits, token_ids = known[node]
+            row = self._row_of[node]
+            logits, token_ids = known[row]
             drawn = decided.get(node) or self._sampler.draw(logits, self._step_at(draft, node, token_ids))
             legal_mass_lost = drawn.legal_mass_lost
             if token_ids is not None and self._is_measured(draft.num_before + draft.nodes[node].depth):
-                legal_mass_lost = self._sampler.legal_mass_lost(self._rows.whole(hidden[node : node + 1])[0], token_ids)
+                legal_mass_lost = self._sampler.legal_mass_lost(self._rows.whole(hidden[row : row + 1])[0], token_ids)
             self.trace.add_draw(time.perf_counter() - clock, legal_mass_lost)
             if drawn.token_id in self._masks.stop_ids:
                 self._finish()
@@ -333,6 +343,9 @@ class Decoding:
         for token_id in self.token_ids[num_known:]:
             self._state.advance(token_id)
         self.trace.mask_s += time.perf_counter() - clock
+        if draft.chain_length < len(draft.nodes) - 1:
+            self._target.keep([0, *(self._row_of[node] for node in path if node in self._row_of)])
+            return
         num_kept = len(self._request.prompt_token_ids) + num_known
         if num_kept < self._target.num_cached_tokens:
             self._target.crop(num_kept)

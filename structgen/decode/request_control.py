@@ -9,21 +9,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from structgen.decode.acceptance_estimates import Place
-from structgen.decode.control import Offer, Round
+from structgen.decode.control import Offer, Round, Sibling
 from structgen.decode.speculation_control import TRIAL_TOKENS, Outcome, RouteControl, Tried
 
 
 class RequestControl:
     """What one request asks and tells: before each draft, during it, and after the pass."""
 
-    def __init__(self, route: RouteControl, *, draws_by_itself: bool) -> None:
+    def __init__(self, route: RouteControl, *, draws_by_itself: bool, most_branches: int = 0) -> None:
         """Begin with a request.
 
         Args:
             route: what is known of the route.
             draws_by_itself: whether tokens may be drafted with noise of their own, so that comparing them with the text
                 does not say how good they are.
+            most_branches: most siblings that one pass may read.
         """
+        self.most_branches = most_branches
+        self._siblings: Sequence[Sibling] = ()
         self._route = route
         self._draws_by_itself = draws_by_itself
         # Whether this draft is read on trial, None where nobody asked.
@@ -41,7 +44,7 @@ class RequestControl:
 
     def start_round(self, num_rows: int) -> None:
         """Begin a draft."""
-        self._places, self._token_ids, self._num_read = (), (), 0
+        self._places, self._token_ids, self._num_read, self._siblings = (), (), 0, ()
         self._num_rows, self._is_drawn = num_rows, False
         self._declined = set()
         self._is_paid = None
@@ -76,6 +79,11 @@ class RequestControl:
         self._num_read = len(places) if is_drawn else self._route.keep(places, self._num_rows)
         return self._num_read
 
+    def branch(self, siblings: Sequence[Sibling]) -> Sequence[Sibling]:
+        """Return which siblings pay; all are compared with the text, read or not."""
+        self._siblings = siblings
+        return self._route.branch(self._places[: self._num_read], siblings, self.most_branches)
+
     def offer(self) -> Offer | None:
         """Return what the tokens that were kept are worth; None if they were drawn with noise of their own."""
         return None if self._is_drawn else self._route.offer(self._places[: self._num_read], self._num_rows)
@@ -89,12 +97,18 @@ class RequestControl:
         if not self._waiting:
             self._waiting = list(zip(self._places, self._token_ids, strict=True))[self._num_read :]
             self._num_before_waiting = self._num_read
-        compared = self._places[: min(self._num_read, made.num_draws)]
+        # Where a sibling was accepted there are draws past the end of what the chain says.
+        compared = self._places[: min(self._num_read, made.num_draws, made.num_accepted + 1)]
         tried = [Tried(place, number < made.num_accepted) for number, place in enumerate(compared)]
         if made.num_accepted < self._num_before_waiting:
             self._waiting = []
         tried += self._arrived(made.token_ids[self._num_before_waiting :])
         self._num_before_waiting = 0
+        tried += [
+            Tried(place, made.token_ids[depth] == token_id)
+            for depth, token_id, place in self._siblings
+            if depth < len(made.token_ids) and depth <= made.num_accepted
+        ]
         self._route.record(
             Outcome(
                 places=self._places,

@@ -81,10 +81,12 @@ class RouteControls:
         for drafter in drafters:
             if isinstance(drafter, DraftModel):
                 self._look_at(drafter)
-        control: SpeculationControl = FixedControl(speculation.max_draft_tokens)
+        control: SpeculationControl = FixedControl(speculation.max_draft_tokens, speculation.branches)
         if speculation.adaptive and not deterministic and drafters and speculation.max_draft_tokens > 0:
             control = RequestControl(
-                self._of(route, speculation, drafters), draws_by_itself=speculation.mode == "exact_ratio"
+                self._of(route, speculation, drafters),
+                draws_by_itself=speculation.mode == "exact_ratio",
+                most_branches=speculation.branches,
             )
         return SpeculationSetup(drafters=drafters, control=control, memory=memory, mode=speculation.mode)
 

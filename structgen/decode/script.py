@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 
 from structgen.decode.acceptance_estimates import Place
-from structgen.decode.control import Round
+from structgen.decode.control import Round, Sibling
 from structgen.drafter import DraftRequest, DraftView
 
 NAME = "Script"
@@ -54,6 +54,15 @@ class Script:
     def keep(self, places: Sequence[Place], token_ids: Sequence[int], *, is_drawn: bool) -> int:
         """Return all of them."""
         return len(places)
+
+    @property
+    def most_branches(self) -> int:
+        """Return 0: a record tells of chains."""
+        return 0
+
+    def branch(self, siblings: Sequence[Sibling]) -> Sequence[Sibling]:
+        """Take none."""
+        return ()
 
     def offer(self) -> None:
         """Have nothing cut."""

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from structgen.decode.acceptance_estimates import AcceptanceEstimates, Place
-from structgen.decode.control import Offer
+from structgen.decode.control import Offer, Sibling
 from structgen.decode.pass_costs import PassCosts
 from structgen.decode.speculation_model import best_length, break_even_acceptance
 from structgen.speculation_status import DrafterStatus
@@ -206,6 +206,21 @@ class RouteControl:
         with self._lock:
             rate = self._tokens_per_second(num_rows)
             return best_length([self._survivals(places)], lambda number: rate * self._seconds(1 + number, num_rows))
+
+    def branch(self, places: Sequence[Place], siblings: Sequence[Sibling], most: int) -> list[Sibling]:
+        """Return which siblings of a draft that is read are worth reading too, at most so many.
+
+        Each is worth one token where its turn comes and it is what comes, and what it costs is a wider pass.
+        """
+        with self._lock:
+            survivals = [1.0, *self._survivals(places)]
+            worth = [survivals[one.depth] * self._estimates.of(one.place) for one in siblings]
+            order = sorted(range(len(siblings)), key=lambda index: -worth[index])[:most]
+            rate, width = self._tokens_per_second(1), 1 + len(places)
+            number = best_length(
+                [[worth[index] for index in order]], lambda number: rate * self._seconds(width + number, 1)
+            )
+            return [siblings[index] for index in order[:number]]
 
     def offer(self, places: Sequence[Place], num_rows: int) -> Offer:
         """Return what a draft is worth to a pass of so many rows."""

@@ -59,6 +59,7 @@ class Hostile:
     device = torch.device("cpu")
     logits_width = WIDTH
     most_legal_rows = 40
+    takes_trees = False
 
     def __init__(self, make: Callable[[int], torch.Tensor]) -> None:
         self.make = make

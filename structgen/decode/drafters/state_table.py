@@ -49,11 +49,12 @@ class StateTable:
 
 
 class Likely(NamedTuple):
-    """What followed a place in more than half of the cases.
+    """What followed a place.
 
     Attributes:
         token_id: the token.
-        kind: whether it was seen there "once", "always" or "mostly".
+        kind: whether it was seen there "once", "always" or "mostly"; of one among others, whether in more than a
+            "third" or in more than an "eighth" of the cases.
     """
 
     token_id: int
@@ -96,6 +97,14 @@ class Followers:
                 return None
             return Likely(best, "once" if seen == 1 else "always" if counts[best] == seen else "mostly")
 
+    def others(self, place: Hashable) -> list[Likely]:
+        """Return what else followed more than once, and in more than an eighth of the cases; the likeliest first."""
+        with self._lock:
+            counts = dict(self._counts.get(place, {}))
+        seen = sum(counts.values())
+        found = sorted((token for token, n in counts.items() if n > 1 and 8 * n > seen), key=lambda t: -counts[t])
+        return [Likely(token, "third" if 3 * counts[token] > seen else "eighth") for token in found]
+
 
 class StateTableSession:
     """Follows the table from state to state.
@@ -117,6 +126,13 @@ class StateTableSession:
             self.kind = likely.kind
             yield likely.token_id
             last = likely.token_id
+
+    def others(self, view: DraftView) -> Iterator[int]:
+        """Yield whatever followed the state here, the likeliest first."""
+        last = view.drafted[-1] if view.drafted else self._last
+        for likely in self._followers.others((view.state_key, last)):
+            self.kind = likely.kind
+            yield likely.token_id
 
     def observe(self, token_id: int, state_key: Hashable) -> None:
         """Count what followed."""
