@@ -117,7 +117,7 @@ class FrozenPart:
             crossed = tables.crossed(is_wanted)
             if not len(crossed) or number == _MAX_ROUNDS - 1 or len(exploration.explored) > most:
                 break
-            exploration.around(crossed.tolist(), reach, watch)
+            exploration.around(crossed.tolist(), reach, most, watch)
             reach *= 2
         return tables.states(is_wanted, watch)
 
@@ -154,16 +154,19 @@ class _Exploration:
                     num_seen += 1
         return found
 
-    def around(self, sources: Iterable[int], reach: int, watch: Watch) -> None:
-        """Explore what is so many bytes away, or less."""
+    def around(self, sources: Iterable[int], reach: int, most: int, watch: Watch) -> None:
+        """Explore what is so many bytes away, or less, until more than `most` are explored."""
         level = list(sources)
         known = set(level)
         for _ in range(reach):
-            level = [
-                after for one in level if self._explore(one, watch) for after in self._next[one] if after not in known
-            ]
-            known.update(level)
-            level = list(dict.fromkeys(level))
+            further: dict[int, None] = {}
+            for one in level:
+                if len(self.explored) > most:
+                    return
+                if self._explore(one, watch):
+                    further.update(dict.fromkeys(after for after in self._next[one] if after not in known))
+            known.update(further)
+            level = list(further)
 
     def _explore(self, configuration: int, watch: Watch) -> bool:
         """Learn the steps of a configuration; return False where nesting decides what is legal."""
