@@ -79,6 +79,7 @@ WAYS: dict[str, sg.Speculation] = {
     "forced runs, table": sg.Speculation(drafters=[D.ForcedRun(), D.StateTable()], adaptive=False),
     "all three": sg.Speculation(adaptive=False),
     "all three, adaptive": sg.Speculation(),
+    "the same, branches": sg.Speculation(branches=4),
 }
 
 
