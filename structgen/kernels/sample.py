@@ -38,7 +38,7 @@ from structgen.kernels._sample_values import (
     Workspace,
     check_sample,
 )
-from structgen.kernels.apply_mask import BITS_PER_WORD
+from structgen.kernels.apply_mask import BITS_PER_WORD, apply_mask_
 from structgen.kernels.gumbel import LEAST_TEMPERATURE, NoiseKey, gumbel_argmax, gumbel_rows
 from structgen.kernels.truncate import MASS_SLACK, Truncation, truncate_
 
@@ -121,7 +121,7 @@ def sample_reference(logits: torch.Tensor, *, masks: Masks, options: SampleOptio
     return Sampled(
         token_id=torch.where(is_asked & (error == 0), token_id, NO_TOKEN).int(),
         error=error,
-        log_legal_mass=_log_legal_mass(raw.double(), legal, log_sum).float(),
+        log_legal_mass=_log_legal_mass(raw.double().masked_fill(~legal, -torch.inf), log_sum).float(),
         log_sum_exp=log_sum.float(),
     )
 
@@ -131,9 +131,14 @@ def _sample_rows(logits: torch.Tensor, *, masks: Masks, options: SampleOptions, 
     import torch
 
     raw = _vocabulary_columns(logits, masks.num_tokens)
-    legal = allowed(masks.words, masks.row, masks.num_tokens)
-    z = _changed(raw, masks, options).masked_fill(~legal, -torch.inf)
+    words = masks.words[masks.row.clamp(min=0)]
     out = Sampled.empty(len(logits), num_tokens=masks.num_tokens, device="cpu")
+    z = _changed(raw, masks, options).clone()
+    apply_mask_(z, words)
+    if options.has_masses:
+        out.log_sum_exp.copy_(raw.logsumexp(1))
+        apply_mask_(raw, words)
+        out.log_legal_mass.copy_(_log_legal_mass(raw, out.log_sum_exp))
     keys = list(zip(*(part.tolist() for part in noise), strict=True))
     numbers = [None if part is None else part.tolist() for part in (options.top_k, options.top_p, options.min_p)]
     for row, (best, temperature, mask_row) in enumerate(
@@ -153,8 +158,6 @@ def _sample_rows(logits: torch.Tensor, *, masks: Masks, options: SampleOptions, 
         seed, position, stream = keys[row]
         key = NoiseKey(seed % (1 << 64), position, stream)
         out.token_id[row] = gumbel_argmax(z[row], best, max(temperature, LEAST_TEMPERATURE), key)
-    if options.has_masses:
-        out.log_legal_mass.copy_(_log_legal_mass(raw, legal, out.log_sum_exp.copy_(raw.logsumexp(1))))
     is_out = (masks.row < 0) | (not options.has_masses)
     out.log_legal_mass[is_out] = torch.nan
     out.log_sum_exp[is_out] = torch.nan
@@ -170,12 +173,11 @@ def _truncation(top_k: int | None, top_p: float | None, min_p: float | None) -> 
     )
 
 
-def _log_legal_mass(raw: torch.Tensor, legal: torch.Tensor, log_sum: torch.Tensor) -> torch.Tensor:
+def _log_legal_mass(masked: torch.Tensor, log_sum: torch.Tensor) -> torch.Tensor:
     """Return log of the legal share of the model's own softmax; whoever has an infinity has all of it."""
     import torch
 
-    log_legal = raw.masked_fill(~legal, -torch.inf).logsumexp(1)
-    return -torch.where(log_sum == torch.inf, torch.inf, (log_sum - log_legal).clamp(min=0.0))
+    return -torch.where(log_sum == torch.inf, torch.inf, (log_sum - masked.logsumexp(1)).clamp(min=0.0))
 
 
 def allowed(mask_rows: torch.Tensor, mask_row: torch.Tensor, size: int) -> torch.Tensor:
@@ -207,7 +209,7 @@ def _vocabulary_columns(logits: torch.Tensor, size: int) -> torch.Tensor:
     """Return float32 logits of exactly the ids of the vocabulary."""
     import torch
 
-    row = logits[:, :size].float()
+    row = logits[:, :size].to(torch.float32, copy=True)
     return torch.nn.functional.pad(row, (0, size - row.shape[1]), value=-torch.inf)
 
 
