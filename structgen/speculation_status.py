@@ -18,7 +18,7 @@ class DrafterStatus:
         draft_tokens: tokens of it in a draft that was read.
         token_cost: cost of drafting one token, in passes of the target model over one token.
         has_drafted: whether it drafted anything.
-        num_rows: rows in the latest pass, which is what the decision is about: in wide batches fewer drafts pay.
+        num_rows: rows in the passes lately, on average: the more there are, the fewer drafts pay.
         note: of a draft model, what memory it takes, also as tokens that the target could cache in it; else "".
     """
 

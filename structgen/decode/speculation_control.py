@@ -157,7 +157,8 @@ class RouteControl:
         self._kept = {name: _Kept() for name in drafters}
         # By the number of rows in the passes.
         self._rates: OrderedDict[int, _Rate] = OrderedDict()
-        self._num_rows = 1
+        # Rows of the passes lately, as an average over rounds.
+        self._mean_rows = 0.0
         # Seconds that may be spent on trials; starts with enough to try everybody once.
         self._credit = 2.0 * costs.seconds(1)
         self.max_draft_tokens = max_draft_tokens
@@ -242,7 +243,8 @@ class RouteControl:
                     # Nobody knows what a token would have taken that did not come; the attempt counts as one.
                     kept.usage.add_seconds(outcome.draft_s[name], max(proposed, 1))
             if not outcome.is_prefill:
-                rows = self._num_rows = outcome.num_rows
+                rows = outcome.num_rows
+                self._mean_rows += (rows - self._mean_rows) / (_RATE_ROUNDS if self._mean_rows else 1.0)
                 # Every row of a batch tells of the same pass.
                 self._costs.record(rows * outcome.width, rows * outcome.verify_s, weight=1 / rows)
                 self._rate_of(rows).add(outcome.num_tokens, seconds)
@@ -278,18 +280,17 @@ class RouteControl:
     def status(self) -> dict[str, DrafterStatus]:
         """Return what was decided for each drafter, and why."""
         with self._lock:
-            rate = self._tokens_per_second(self._num_rows)
-            return {name: self._status_of(name, kept.usage, rate) for name, kept in self._kept.items()}
+            return {name: self._status_of(name, kept.usage) for name, kept in self._kept.items()}
 
-    def _status_of(self, name: str, usage: _Usage, rate: float) -> DrafterStatus:
-        token_s, num_rows = self._token_s(name), self._num_rows
+    def _status_of(self, name: str, usage: _Usage) -> DrafterStatus:
+        token_s, num_rows = self._token_s(name), max(1, round(self._mean_rows))
         return DrafterStatus(
             acceptance=self._estimates.mean(name),
             num_trials=round(self._estimates.num_trials(name)),
             needed=break_even_acceptance(
                 lambda width: self._seconds(width, num_rows),
                 token_s=token_s,
-                tokens_per_second=rate,
+                tokens_per_second=self._tokens_per_second(num_rows),
                 draft_tokens=self.max_draft_tokens,
             ),
             num_rows=num_rows,
