@@ -3,9 +3,9 @@
     python benchmarks/predicted.py [--model NAME] [--dtype NAME] [--max-tokens N]
 
 The prompts and output types of benchmarks/speculation.py. Predicted is the pass over the prompt, and for every later
-pass the seconds of one over as many tokens, measured in the same run behind the same texts; and drafts, masks and draws
-as the loop counts them. What is above 1 nobody accounts for: the loop itself, and passes that take longer between other
-work than one after the other. Greedy, one thread; medians of passes.
+pass the seconds of one over as many tokens, measured in the same run between the same texts; and drafts, masks and
+draws as the loop counts them. What is above 1 nobody accounts for: the loop itself, and passes that take longer between
+other work than one after the other. Greedy, one thread; medians of passes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WIDTHS = range(1, 10)
 def predicted_s(run: Run, times: PassTimes) -> float:
     """Return the seconds that a text should have taken."""
     prompt, *later = run.rounds
-    passes = prompt.verify_s + sum(times.seconds(one.num_rows) for one in later)
+    passes = prompt.verify_s + sum(times.seconds(one.width) for one in later)
     return passes + sum(sum(one.draft_s.values()) for one in run.rounds) + run.other_s
 
 
@@ -45,7 +45,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     model = sg.load(arguments.model, device="cpu", dtype=arguments.dtype)
-    times = PassTimes(WIDTHS)
+    times = {output_type.__name__: PassTimes(WIDTHS) for output_type in TASKS}
     runs: dict[tuple[str, str], list[Run]] = defaultdict(list)
     memories = {name: DraftMemory() for name in WAYS}
     order = list(WAYS)
@@ -62,13 +62,15 @@ def main() -> None:
                     runs[output_type.__name__, name].append(run)
             token_ids = [*model._runtime.encode(message), *run.token_ids[: len(run.token_ids) // 2]]
             if number:
-                times.measure(model, token_ids, repeats=2)
+                times[output_type.__name__].measure(model, token_ids, repeats=2)
     print(f"{setting(model)}\n")
-    print("passes over 1 to 9 tokens, ms:", ", ".join(f"{1e3 * times.seconds(width):.1f}" for width in WIDTHS), "\n")
+    for name, some in times.items():
+        told = ", ".join(f"{1e3 * some.seconds(width):.1f}" for width in WIDTHS)
+        print(f"{name}, ms of passes over 1 to 9 tokens: {told}\n")
     print("| type | drafts | tokens | passes | ms per object | of off | predicted | measured / predicted |")
     print("|:--|:--|--:|--:|--:|--:|--:|--:|")
     for (name, way), some in runs.items():
-        measured, foreseen = sum(sum(run.seconds) for run in some), sum(predicted_s(run, times) for run in some)
+        measured, foreseen = sum(sum(run.seconds) for run in some), sum(predicted_s(run, times[name]) for run in some)
         off = sum(sum(run.seconds) for run in runs[name, "off"])
         print(
             f"| {name} | {way} | {sum(len(run.token_ids) for run in some) / len(some):.1f} "

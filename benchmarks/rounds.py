@@ -6,7 +6,7 @@ import platform
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 import structgen as sg
-from structgen.decode.acceptance_estimates import Place
 from structgen.decode.control import Round, SpeculationControl
 from structgen.decode.drafting import SpeculationSetup
 from structgen.decode.loop import Decoding, Request
@@ -33,34 +32,26 @@ def setting(model: sg.Model, *packages: str) -> str:
     return f"{name} ({capability}), {torch.get_num_threads()} torch thread; {versions}; {model!r}"
 
 
-@dataclass(slots=True)
 class Recorded:
     """A speculation control that another one decides for, and what came of every round.
 
     Attributes:
-        inner: who decides.
         rounds: one for each pass, that over the prompt first.
     """
 
-    inner: SpeculationControl
-    rounds: list[Round] = field(default_factory=list)
+    def __init__(self, inner: SpeculationControl) -> None:
+        """Take the control that decides."""
+        self._inner = inner
+        self.rounds: list[Round] = []
 
-    def start_round(self) -> None:
-        """Begin a draft."""
-        self.inner.start_round()
-
-    def wants(self, places: Sequence[Place], drafter: str) -> bool:
-        """Say whether a drafter should go on."""
-        return self.inner.wants(places, drafter)
-
-    def keep(self, places: Sequence[Place], token_ids: Sequence[int], *, is_drawn: bool) -> int:
-        """Return how much of the draft is read."""
-        return self.inner.keep(places, token_ids, is_drawn=is_drawn)
+    def __getattr__(self, name: str) -> Any:
+        """Give what the inner one has."""
+        return getattr(self._inner, name)
 
     def record(self, made: Round) -> None:
         """Take note of a round."""
         self.rounds.append(made)
-        self.inner.record(made)
+        self._inner.record(made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +78,7 @@ class Run:
 def decode(model: sg.Model, automaton: Any, prompt: str, setup: SpeculationSetup, max_tokens: int) -> Run:
     """Answer a prompt greedily and return every round of it."""
     runtime = model._runtime
-    control = Recorded(setup.control)
+    control: Any = Recorded(setup.control)
     request = Request(
         prompt_token_ids=runtime.encode(prompt), max_tokens=max_tokens, seed=1, sampling=sg.Sampling.greedy()
     )
