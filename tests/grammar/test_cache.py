@@ -17,6 +17,7 @@ from structgen.grammar.canonical import canonical_text
 from structgen.grammar.compile import compile_grammar
 from structgen.grammar.ir import Choice, Grammar, LazyRules, Lexeme, Literal, Reference, Sequence
 from structgen.grammar.json_schema import lower_schema
+from structgen.grammar.regex import classes
 from structgen.grammar.token_automaton import TokenAutomaton
 from structgen.vocabulary import Vocabulary
 
@@ -245,6 +246,16 @@ def test_key_of_a_schema_makes_no_rule(vocabulary, monkeypatch):
 
     assert len(texts) == len({*keys}) == len(grammars)
     assert cache_module.key_text(again, vocabulary, Limits()) == keys[0]
+
+
+def test_key_of_a_schema_names_whose_characters_its_patterns_hold(vocabulary, monkeypatch):
+    """Rows made where a script or a category holds other characters are not those of the same schema here."""
+    keys = set()
+    for version in (classes.VERSIONS, "Python 3.99.0, regex 2019.1.1"):
+        monkeypatch.setattr(classes, "VERSIONS", version)
+        keys.add(cache_module.key_text(lower_schema({"pattern": r"^\p{Lu}+$"}), vocabulary, Limits()))
+
+    assert len(keys) == 2
 
 
 def test_no_cache_compiles_anew(vocabulary):

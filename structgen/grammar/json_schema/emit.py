@@ -27,6 +27,7 @@ from structgen.grammar.json_schema.rules import Outline
 from structgen.grammar.json_schema.shapes import Values
 from structgen.grammar.json_schema.solver import Solver
 from structgen.grammar.json_schema.terms import ANYTHING, NOTHING, InexactError, Terms, place
+from structgen.grammar.regex import classes
 from structgen.grammar.time_limit import check_time
 
 PropertyOrder = Literal["declared", "any"]
@@ -151,7 +152,7 @@ class Emitter:
         lexemes = tuple(dict.fromkeys(part for part in parts if isinstance(part, ir.Lexeme)))
         spelled = {byte for part in parts if isinstance(part, ir.Literal) for byte in part.text}
         facts = ir.Facts(lexemes, frozenset(spelled | _PLAIN_BYTES | set(text.encode())))
-        made_of = f"JSON Schema, {self._manner}\n{text}"
+        made_of = f"JSON Schema, {self._manner}, {classes.VERSIONS}\n{text}"
         return ir.Grammar(ir.LazyRules(self._start, rules_of, facts, made_of), self._start)
 
     def _productive(self) -> set[str]:

@@ -7,6 +7,7 @@ strings, such as RGI_Emoji.
 
 from __future__ import annotations
 
+import platform
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -17,6 +18,9 @@ import numpy as np
 import regex
 
 from structgen.grammar.charset import FIRST_SURROGATE, LAST_SURROGATE, MAX_CODE_POINT, CharSet
+
+VERSIONS = f"Python {platform.python_version()}, regex {regex.__version__}"
+"""Of what says which characters a class holds: the same pattern is another language elsewhere."""
 
 WORD_ASCII = CharSet.from_ranges([(0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A)])
 DIGIT_ASCII = CharSet.from_ranges([(0x30, 0x39)])
