@@ -7,6 +7,7 @@ same without it. Left out: what the target makes of the draft.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Hashable, Mapping, Sequence
@@ -22,7 +23,7 @@ from structgen.decode.control import FixedControl, Sibling, SpeculationControl
 from structgen.decode.draft import Draft, Drawn
 from structgen.decode.sampler import PackedMask, Sampler, Step
 from structgen.drafter import Drafter, DraftMemory, DraftRequest, DraftSession
-from structgen.errors import OptionError
+from structgen.errors import LimitError, OptionError
 
 if TYPE_CHECKING:
     import torch
@@ -105,7 +106,9 @@ class Drafting:
                     siblings.setdefault((node, token_id), Sibling(node, token_id, place))
         for sibling in self._setup.control.branch(list(siblings.values())):
             draft.move_to(sibling.depth)
-            draft.take((sibling.token_id, None), sibling.place)
+            # Who reaches a limit of the grammar there is left out: the text may never come to it.
+            with contextlib.suppress(LimitError):
+                draft.take((sibling.token_id, None), sibling.place)
 
     def _others(self, name: str, round_: _Round) -> list[tuple[int, Place]]:
         """Return what else a drafter knows of at the cursor, if it knows of more than one token at all."""

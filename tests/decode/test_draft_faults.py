@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from drafts import Guess, setup
+from drafts import Guess, Session, setup
 from explicit import A9, C3, QUOTE, STRING, VOCABULARY, A, B, State, random_logits
 from explicit import Model as Explicit
 from structgen.config import Sampling
 from structgen.decode.loop import Decoding, Request
+from structgen.drafter import DraftRequest, DraftView
 from structgen.errors import LimitError, NoLegalTokenError
 
 
@@ -62,6 +64,29 @@ def test_a_limit_that_only_a_draft_reaches_changes_no_text(kind: type[State]) ->
         run = decode(kind(STRING), setup(drafters), seed, ascii_logits, Sampling())
         assert run.token_ids == plain.token_ids
         assert run.text == plain.text
+
+
+@pytest.mark.parametrize("kind", [Limited, LimitedMove])
+def test_a_limit_that_only_a_sibling_reaches_changes_no_text(kind: type[State]) -> None:
+    """It is left out, as what a chain reaches is; the other siblings are read all the same."""
+
+    class Forks(Session):
+        def others(self, view: DraftView) -> list[int]:
+            return [C3, A]
+
+    @dataclass(frozen=True)
+    class Forking(Guess):
+        def start(self, request: DraftRequest) -> Session:
+            return Forks(self.guess)
+
+    accepted = 0
+    for seed in range(10):
+        plain = decode(kind(STRING), None, seed, ascii_logits, Sampling())
+        run = decode(kind(STRING), setup([Forking(lambda view: [B])], branches=3), seed, ascii_logits, Sampling())
+        assert run.token_ids == plain.token_ids
+        assert run.text == plain.text
+        accepted += run.trace.accepted["Guess, others"]
+    assert accepted > 0
 
 
 @pytest.mark.parametrize("kind", [Limited, LimitedMove])
