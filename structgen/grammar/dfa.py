@@ -6,7 +6,7 @@ makes are equal if they do. Left out: anything about code points (chardfa), regu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -19,6 +19,7 @@ from structgen.grammar.table import (
     DEAD,
     BoolArray,
     IntArray,
+    breadth_first,
     column_classes,
     determinise,
     product,
@@ -154,17 +155,15 @@ def empty() -> Dfa:
 def from_words(words: Iterable[bytes]) -> Dfa:
     """Return the DFA of a finite set of words, without counted steps."""
     rows, accepting, root = word_graph(words)
-    alphabet = sorted({byte for row in rows for byte, _ in row})
+    steps = np.array([(state, *pair) for state, row in enumerate(rows) for pair in row], np.int32).reshape(-1, 3)
     used = np.full((1, 256), DEAD, np.int32)
-    used[0, alphabet] = alphabet
+    used[0, steps[:, 1]] = steps[:, 1]
     first, byte_class = column_classes(used)
     table = np.full((len(rows), len(first)), DEAD, np.int32)
-    column: list[int] = byte_class.tolist()
-    for state, row in enumerate(rows):
-        for byte, target in row:
-            table[state, column[byte]] = target
-    final = np.array(accepting, dtype=np.bool_)
-    return Dfa.build_over_classes(table, final, np.zeros(table.shape, np.bool_), byte_class, root)
+    table[steps[:, 0], byte_class[steps[:, 1]]] = steps[:, 2]
+    # The graph is minimal, and every state of it leads to a word: only its numbers are not those of a Dfa yet.
+    table, order = breadth_first(table, root)
+    return _freeze(table, np.array(accepting, np.bool_)[order], np.zeros(table.shape, np.bool_), byte_class)
 
 
 def word_graph(words: Iterable[Sequence[int]]) -> tuple[list[tuple[tuple[int, int], ...]], list[bool], int]:
@@ -187,11 +186,16 @@ def word_graph(words: Iterable[Sequence[int]]) -> tuple[list[tuple[tuple[int, in
         final[node] = True
     # A child is made after its parent, so backwards is bottom-up: equal subtries get one state.
     state_of = [0] * len(children)
-    known: dict[tuple[bool, frozenset[tuple[int, int]]], int] = {}
+    known: dict[tuple[bool, Hashable], int] = {}
+    steps: list[tuple[tuple[int, int], ...]] = []
     for node in range(len(children) - 1, -1, -1):
-        pairs = frozenset((symbol, state_of[below]) for symbol, below in children[node].items())
-        state_of[node] = known.setdefault((final[node], pairs), len(known))
-    return [tuple(pairs) for _, pairs in known], [accepts for accepts, _ in known], state_of[0]
+        pairs = tuple([(symbol, state_of[below]) for symbol, below in children[node].items()])
+        # Most nodes have one child, and need no set to forget an order.
+        key = (final[node], pairs if len(pairs) < 2 else frozenset(pairs))
+        state = state_of[node] = known.setdefault(key, len(steps))
+        if state == len(steps):
+            steps.append(pairs)
+    return steps, [accepts for accepts, _ in known], state_of[0]
 
 
 def matches(dfa: Dfa, data: bytes) -> bool:
