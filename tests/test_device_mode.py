@@ -80,6 +80,15 @@ def test_forced_runs_are_drafted_where_speculation_is_on(frozen: sg.Generator[An
     assert alone.drafted == {}
 
 
+def test_drafts_are_no_longer_than_was_asked(frozen: sg.Generator[Any]) -> None:
+    """With short drafts there are more passes than with long ones, and fewer than with none; the text is the same."""
+    runs = [frozen.run(sg.Raw("hello"), seed=3, speculation=sg.Speculation(max_draft_tokens=n)) for n in (0, 1, 2, 4, 8)]
+    assert len({run.text for run in runs}) == 1
+    passes = [run.report.num_target_passes for run in runs]
+    assert passes[0] > passes[1] > passes[2] > passes[3] == passes[4]
+    assert [run.report.drafted == {} for run in runs] == [True, False, False, False, False]
+
+
 def test_a_stream_gives_the_text_as_it_comes(frozen: sg.Generator[Any]) -> None:
     """The parts are the text, and the last one has the result."""
     parts = list(frozen.stream(sg.Raw("hello"), seed=1))
@@ -134,6 +143,7 @@ def test_replay_says_that_the_device_made_it(model: sg.Model, frozen: sg.Generat
     [
         ({"deterministic": True}, "a width of their own"),
         ({"speculation": sg.Speculation(drafters=[sg.drafters.PromptLookup()])}, "PromptLookup"),
+        ({"speculation": sg.Speculation(branches=2)}, "branches"),
     ],
 )
 def test_what_device_mode_cannot_do_runs_on_the_host(

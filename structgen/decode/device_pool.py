@@ -74,6 +74,8 @@ class DevicePool:
             return "the automaton is not frozen: call freeze() of the generator's automaton once"
         if deterministic:
             return "deterministic passes have a width of their own"
+        if speculation.branches:
+            return "drafts with branches are read on the host"
         if speculation.drafters:
             names = ", ".join(drafter.name for drafter in speculation.drafters)
             return f"the drafters that were asked for ({names}) run on the host"
@@ -139,7 +141,7 @@ def _shape(request: Request, max_draft_tokens: int) -> StepShape:
     return StepShape(
         num_rows=1,
         num_positions=max(_LEAST_POSITIONS, 1 << (needed - 1).bit_length()),
-        num_drafted=_MOST_DRAFTED if max_draft_tokens >= _MOST_DRAFTED and not sampling.has_penalties else 0,
+        num_drafted=0 if sampling.has_penalties else min(max_draft_tokens, _MOST_DRAFTED),
         has_truncation=sampling.top_k is not None or sampling.top_p is not None or bool(sampling.min_p),
         has_penalties=sampling.has_penalties,
         has_bias=bool(sampling.logit_bias),

@@ -206,7 +206,8 @@ class DeviceSession:
         before = is_done.clone()
         is_done.fill_(ENDED)
         version = self._current_version
-        tables = StepTables(arena=self._arena.tables, drafts=None if self.drafts is None else self.drafts.tensor)
+        drafted = None if self.drafts is None else self.drafts.tensor[:, : self.shape.num_drafted]
+        tables = StepTables(arena=self._arena.tables, drafts=drafted)
         step = DeviceStep(self._model, self._cache, tables, self.shape, self._state)
         self._step = GraphedStep(step, self._model.device)
         self._version = version
