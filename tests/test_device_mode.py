@@ -82,7 +82,9 @@ def test_forced_runs_are_drafted_where_speculation_is_on(frozen: sg.Generator[An
 
 def test_drafts_are_no_longer_than_was_asked(frozen: sg.Generator[Any]) -> None:
     """With short drafts there are more passes than with long ones, and fewer than with none; the text is the same."""
-    runs = [frozen.run(sg.Raw("hello"), seed=3, speculation=sg.Speculation(max_draft_tokens=n)) for n in (0, 1, 2, 4, 8)]
+    runs = [
+        frozen.run(sg.Raw("hello"), seed=3, speculation=sg.Speculation(max_draft_tokens=n)) for n in (0, 1, 2, 4, 8)
+    ]
     assert len({run.text for run in runs}) == 1
     passes = [run.report.num_target_passes for run in runs]
     assert passes[0] > passes[1] > passes[2] > passes[3] == passes[4]

@@ -118,12 +118,14 @@ class DeviceSession:
         self._cache = KvCache(least_rows=shape.num_rows, least_positions=shape.num_slots)
         batch = TransformersBatch(model, cache=self._cache)
         self._rows = [batch.join() for _ in range(shape.num_rows)]
-        self._state = state = StepState(
-            shape,
-            num_tokens=arena.tables.num_tokens,
-            ring_size=steps_per_reading * (_READINGS_AHEAD + 1) * shape.num_nodes,
-            device=model.device,
-        )
+        # Memory belongs to the stream that it is made on: steps may be under way when a session is given up.
+        with self._lane():
+            self._state = state = StepState(
+                shape,
+                num_tokens=arena.tables.num_tokens,
+                ring_size=steps_per_reading * (_READINGS_AHEAD + 1) * shape.num_nodes,
+                device=model.device,
+            )
         self._reader = DeviceReader(state.memory, state.told, num_slots=_READINGS_AHEAD + 1)
         self._version: tuple[int, int] | None = None
         self._step: GraphedStep

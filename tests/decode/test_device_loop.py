@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,10 @@ from device_rows import (
     vocabulary,
 )
 from structgen.config import Sampling
+from structgen.decode import device_session
+from structgen.decode.device_graph import Lane
 from structgen.decode.device_pool import DevicePool
+from structgen.decode.device_step import StepState
 from structgen.decode.loop import Request
 from structgen.grammar.frozen_automaton import FrozenAutomaton
 
@@ -98,3 +102,17 @@ def test_where_the_tables_end_the_host_goes_on(share: float, sampling: Sampling)
         assert found.token_ids == wanted.token_ids
         assert found.text == wanted.text
         assert found.trace.num_draws == wanted.trace.num_draws
+
+
+def test_what_a_step_writes_is_memory_of_the_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session may be given up while its steps are under way: nobody off their stream may get its memory then."""
+    lane, is_held = Lane(model().device), []
+
+    class Watched(StepState):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            is_held.append(lane._lock.locked())
+            super().__init__(*arguments, **options)
+
+    monkeypatch.setattr(device_session, "StepState", Watched)
+    new_session(lane=lane)
+    assert is_held == [True]
