@@ -200,8 +200,8 @@ class Speculation:
         adaptive: whether who drafts, how far, and how much of it the target reads is decided from what is measured;
             False asks everybody in every round and reads whatever was drafted.
         branches: most other tokens that a pass reads beside those of a draft, where drafters know of several that may
-            follow; 0 drafts chains. In batches, with `deterministic=True`, and where drafts are drawn with noise of
-            their own, drafts are always chains.
+            follow; 0 drafts chains. Where rows share passes, with `deterministic=True`, and where drafts are drawn with
+            noise of their own, drafts are always chains. Device mode has none, so this asks for host mode.
     """
 
     drafters: Sequence[Drafter] | None = None

@@ -277,7 +277,7 @@ class Generator(Generic[T]):
             )
         else:
             decoding = ExactChoice(target, vocabulary, self._answers, call.request)
-        decoding.trace.host_mode_because = "rows of a batch share passes, which the host puts together"
+        decoding.trace.host_mode_because = "it is a row of a batch, whose passes the host puts together"
         call.decoding = decoding
         return decoding
 
