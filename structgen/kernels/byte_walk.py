@@ -65,7 +65,7 @@ def byte_walk_(
         texts: the tokens.
         byte_class: (256,) int32, the class of each byte.
         table: (states, classes) int32, contiguous, the next state or -1.
-        state: (N,) int32, which states.
+        state: (N,) int32, which states; nothing is legal in one that is negative.
         out: (N, ceil(V / 32)) int32, contiguous, bit 1 = legal.
 
     Raises:

@@ -97,8 +97,9 @@ def _check(logits: torch.Tensor, hidden: torch.Tensor, head: HeadWeights, masks:
         raise ValueError(f"a bias of {tuple(bias.shape)} does not fit weights {tuple(weight.shape)}")
     if masks.lists is None or masks.row.shape != (len(logits),):
         raise ValueError("masks must have lists of ids, and a row for each row of logits")
-    if any(tensor.stride(-1) != 1 for tensor in (hidden, weight) if tensor.shape[-1] > 1):
-        raise ValueError("hidden states and weights must be contiguous in their last dimension")
+    read = (hidden, weight, masks.row, *masks.lists, *(() if bias is None else (bias,)))
+    if any(tensor.stride(-1) != 1 for tensor in read if tensor.shape[-1] > 1):
+        raise ValueError("hidden states, weights, bias, mask rows and lists must be contiguous in their last dimension")
 
 
 def _gather_rows_(logits: torch.Tensor, hidden: torch.Tensor, head: HeadWeights, masks: Masks) -> None:

@@ -75,7 +75,7 @@ def tally_(tally: Tally, drawn: Drawn) -> None:
     """Add a step, in place.
 
     Raises:
-        ValueError: the step is not of these rows.
+        ValueError: the step is not of these rows, or a tensor is not contiguous.
     """
     num_rows, num_places = len(tally.last), len(drawn.mask_row)
     wanted = (num_rows, 1) if drawn.parent is None else tuple(drawn.parent.shape)
@@ -85,8 +85,10 @@ def tally_(tally: Tally, drawn: Drawn) -> None:
         or (drawn.parent is None) != (drawn.num_accepted is None)
     ):
         raise ValueError(f"a step of {num_places} places does not fit {num_rows} rows")
-    if not all(getattr(tally, field.name).is_contiguous() for field in fields(tally)):
-        raise ValueError("a tally must be contiguous")
+    sampled, drafted = drawn.sampled, (drawn.parent, drawn.num_accepted)
+    read = (drawn.mask_row, sampled.token_id, sampled.log_legal_mass, *(one for one in drafted if one is not None))
+    if not all(one.is_contiguous() for one in (*read, *(getattr(tally, field.name) for field in fields(tally)))):
+        raise ValueError("a tally and what was drawn must be contiguous")
     (_tally_triton_ if has_triton(tally.last) else tally_reference_)(tally, drawn)
 
 

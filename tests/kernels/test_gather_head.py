@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 
@@ -86,11 +87,15 @@ def test_what_does_not_fit_is_refused() -> None:
     masks = masks_of(np.ones((1, 40), dtype=bool), [0])
     logits, hidden, weight = torch.zeros(1, 40), torch.zeros(1, 8), torch.zeros(40, 8)
     no_lists = Masks(words=masks.words, row=masks.row, num_tokens=40)
+    assert masks.lists is not None
+    spread = (masks.lists[0], torch.zeros(80, dtype=torch.int32)[::2])
     for arguments, error, message in (
         ((logits, hidden.double(), HeadWeights(weight), masks), TypeError, "one floating dtype"),
         ((logits, hidden[:, :4], HeadWeights(weight), masks), ValueError, "do not fit"),
         ((logits, hidden, HeadWeights(weight, torch.zeros(3)), masks), ValueError, "does not fit"),
         ((logits, hidden, HeadWeights(weight.T.contiguous().T), masks), ValueError, "contiguous"),
+        ((logits, hidden, HeadWeights(weight, torch.zeros(80)[::2]), masks), ValueError, "contiguous"),
+        ((logits, hidden, HeadWeights(weight), dataclasses.replace(masks, lists=spread)), ValueError, "contiguous"),
         ((logits, hidden, HeadWeights(weight), no_lists), ValueError, "lists"),
     ):
         with pytest.raises(error, match=message):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -81,12 +81,17 @@ def test_the_plain_form_equals_plain_loops() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    """By shape."""
+    """By shape, and by layout."""
     with pytest.raises(ValueError, match="places does not fit"):
         tally_(Tally.new(2), random_step(3, 1, 0, has_draft=False))
     step = random_step(2, 2, 0, has_draft=True)
     with pytest.raises(ValueError, match="places does not fit"):
         tally_(Tally.new(2), Drawn(mask_row=step.mask_row, sampled=step.sampled, parent=step.parent))
+    spread = step.mask_row.repeat_interleave(2)[::2]
+    with pytest.raises(ValueError, match="must be contiguous"):
+        tally_(Tally.new(2), replace(step, mask_row=spread))
+    with pytest.raises(ValueError, match="must be contiguous"):
+        tally_(Tally.new(2), replace(step, sampled=replace(step.sampled, token_id=spread)))
 
 
 INTERPRETED = """

@@ -27,8 +27,8 @@ def byte_walk_kernel(  # type: ignore[no-untyped-def]  # the pointers have no Py
     is_token = token < num_tokens
     start = tl.load(text_start + token, mask=is_token, other=0)
     end = tl.load(text_start + token + 1, mask=is_token, other=0)
-    is_going = start < end
-    here = tl.where(is_going, tl.load(state + row), -1)
+    here = tl.where(start < end, tl.load(state + row), -1)
+    is_going = here >= 0
     num_going = tl.max(tl.max(is_going.to(tl.int32), axis=1), axis=0)
     while num_going > 0:
         byte = tl.load(text + start, mask=is_going, other=0).to(tl.int32)
