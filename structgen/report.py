@@ -42,7 +42,8 @@ class Report:
             probability that the model itself gave to the tokens which the mask allowed. Each term is the divergence
             KL(masked || free) of its step. Nan if the model's logits had a nan on an illegal token.
         min_legal_mass: the smallest legal mass of a step, 1 if no step was measured.
-        num_steps: draws, that of the stop token included. Where the end was the only choice nothing is drawn.
+        num_steps: draws, that of the stop token included. Where the end was the only choice nothing is drawn. In
+            device mode the device may have made some after a stop string; they are in all figures but num_tokens.
         num_measured_steps: those of them behind the two figures: each one with `diagnostics=True`. Without it a step
             with few legal tokens computes only their logits, and one in 16 is measured.
         truncated: whether the budget cut anything: a step's legal tokens, or a text that could have gone on.

@@ -93,13 +93,14 @@ class RowFollower:
         """
         if self.is_finished:
             return
-        for token_id in news.token_ids:
+        for number, token_id in enumerate(news.token_ids, 1):
             self._can_go_on()
             self._state.advance(token_id)
             self.token_ids.append(token_id)
             self._text.add(self._vocabulary.token_bytes(token_id))
             if self._text.stopped_by is not None:
-                self._note(news, num_draws=len(self.token_ids))
+                # The sums know nothing of the stop, so the steps after it count too.
+                self._note(news, num_draws=len(self.token_ids) + len(news.token_ids) - number)
                 self._close()
                 return
         self.has_left = news.is_done == LEFT

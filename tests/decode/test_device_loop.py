@@ -23,10 +23,13 @@ from device_rows import (
 from structgen.config import Sampling
 from structgen.decode import device_session
 from structgen.decode.device_graph import Lane
+from structgen.decode.device_loop import RowFollower
 from structgen.decode.device_pool import DevicePool
+from structgen.decode.device_session import RowNews
 from structgen.decode.device_step import StepState
 from structgen.decode.loop import Request
 from structgen.grammar.frozen_automaton import FrozenAutomaton
+from structgen.kernels.advance import RUNNING
 
 NUM_SCHEMAS = 100
 
@@ -116,3 +119,14 @@ def test_what_a_step_writes_is_memory_of_the_lane(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(device_session, "StepState", Watched)
     new_session(lane=lane)
     assert is_held == [True]
+
+
+def test_figures_of_steps_after_a_stop_string_are_of_the_steps_that_are_counted() -> None:
+    """The sums hold what the device did until it was read, so the number of steps is that of all of them."""
+    request = Request(prompt_token_ids=(1,), max_tokens=20, seed=0, stop=("b",))
+    follower = RowFollower(frozen(str).start(), vocabulary(), request)
+    ids = [vocabulary().encode(letter.encode())[0] for letter in "abcd"]
+    follower.take(RowNews(token_ids=ids, is_done=RUNNING, legal_mass_lost=0.4, most_mass_lost=0.1, num_passes=4))
+    trace = follower.trace
+    assert (follower.text, follower.token_ids, follower.is_finished) == ("a", ids[:2], True)
+    assert (trace.num_tokens, trace.num_draws, trace.num_measured, trace.num_target_passes) == (2, 4, 4, 4)
