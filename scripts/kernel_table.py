@@ -1,7 +1,7 @@
 """Compile every kernel for CUDA ahead of time, without a GPU, and print what each takes as a Markdown table.
 
     python scripts/kernel_table.py            # all dtypes, with and without options
-    python scripts/kernel_table.py --quick    # one dtype each
+    python scripts/kernel_table.py --quick    # one dtype, and only kernels that read logits
 
 Fails if a kernel spills registers, or takes more shared memory than every GPU of the architecture has for a block.
 docs/kernels.md holds the table.
@@ -25,10 +25,14 @@ from triton.compiler import ASTSource
 
 from structgen.kernels import gather_head, sample
 from structgen.kernels._sample_values import GROUP, TILE, SampleNoise, Workspace
+from structgen.kernels._triton import accept as accepting
+from structgen.kernels._triton.advance import advance_kernel, mask_row_within_kernel
 from structgen.kernels._triton.apply_mask import apply_mask_kernel
+from structgen.kernels._triton.byte_walk import byte_walk_kernel
 from structgen.kernels._triton.gather_head import gather_head_kernel
 from structgen.kernels._triton.sample_rows import row_kernel, select_kernel
 from structgen.kernels._triton.sample_tiles import candidate_kernel, tile_kernel
+from structgen.kernels._triton.tally import tally_kernel
 
 ARCHITECTURES = (80, 90)
 DTYPES = ("bf16", "fp16", "fp32")
@@ -98,6 +102,35 @@ def head_builds(dtype: str) -> Iterator[Build]:
         )
 
 
+def step_builds() -> Iterator[Build]:
+    """Give the kernels that read no logits: states, budgets, drafts, what a step came to, rows from bytes."""
+    tables = {"token_class": "*i16", "token_class_stride": "i32", "next_state": "*i32", "step_start": "*i64"}
+    tables |= {"machine": "*i32", "accepting": "*i1", "least_after": "*i32", "cost": "*i32", "cost_after": "*i32"}
+    rows = {"mask_row": "*i32", "mask_rows": "*i32", "num_words": "i32", "num_tokens": "i32", "num_rows": "i32"}
+    moved = {"state": "*i32", "num_left": "*i32", "position": "*i64", "is_done": "*i32", "error": "*i32"}
+    moved |= {"ring": "*i32", "ring_size": "i32", "ring_end": "*i64", "token_id": "*i32", "token_id_stride": "i32"}
+    drafts = {"draft_token": "*i32", "draft_parent": "*i32", "drawn": "*i32", "num_nodes": "i32", "num_rounds": "i32"}
+    places = {"place_state": "*i32", "place_left": "*i32", "place_position": "*i64"}
+    step = tables | rows | moved | drafts | places | {"path": "*i32", "num_accepted": "*i32", "out": "*i32"}
+    for kernel, what, constants in (
+        (advance_kernel, "", {"TAKES": True, "BLOCK": 128}),
+        (mask_row_within_kernel, "", {"BLOCK": 64}),
+        (accepting.draft_places_kernel, "16 nodes", {"BLOCK": 16}),
+        (accepting.accept_kernel, "16 nodes", {"BLOCK": 16}),
+    ):
+        yield Build(kernel, what, step, constants, {})
+    laws = dict.fromkeys(("target_laws", "draft_laws", "weight", "mass", "total", "coin"), "*fp32")
+    laws |= {"draft_token": "*i32", "num_drafted": "*i32", "num_places": "i32", "num_columns": "i32", "drawn": "*i32"}
+    for kernel in (accepting.block_weights_kernel, accepting.block_masses_kernel, accepting.block_draw_kernel):
+        yield Build(kernel, "float32 laws", laws, {"BLOCK": 1024}, {})
+    sums = {"last": "*i32", "lost": "*fp64", "most": "*fp32", "parent": "*i32", "accepted": "*i32"}
+    sums |= dict.fromkeys(("num_passes", "num_drafted", "num_accepted"), "*i64")
+    sums |= {"mask_row": "*i32", "token_id": "*i32", "log_legal_mass": "*fp32", "num_rows": "i32", "num_nodes": "i32"}
+    yield Build(tally_kernel, "with drafts", sums, {"HAS_DRAFT": True, "BLOCK": 32}, {})
+    walk = {"text_start": "*i32", "text": "*u8", "byte_class": "*i32", "table": "*i32", "num_classes": "i32"}
+    yield Build(byte_walk_kernel, "", walk | rows | {"state": "*i32", "out": "*i32"}, {"BLOCK": 32}, {})
+
+
 def compiled(build: Build, architecture: int) -> dict[str, int]:
     """Compile one kernel and return what its machine code takes."""
     signature, constants = {}, {}
@@ -123,14 +156,14 @@ def compiled(build: Build, architecture: int) -> dict[str, int]:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="bfloat16 only")
+    parser.add_argument("--quick", action="store_true", help="bfloat16 only, and only kernels that read logits")
     is_quick = parser.parse_args().quick
     print("| kernel | logits | options | sm | warps | registers | shared bytes | spilled bytes |")
     print("|---|---|---|---:|---:|---:|---:|---:|")
     faults = []
-    for dtype in DTYPES[:1] if is_quick else DTYPES:
-        for build in (*mask_builds(dtype), *sampler_builds(dtype), *head_builds(dtype)):
-            if dtype != DTYPES[0] and build.kernel is select_kernel:  # it reads no logits
+    for dtype in DTYPES[:1] if is_quick else ("", *DTYPES):
+        for build in (*mask_builds(dtype), *sampler_builds(dtype), *head_builds(dtype)) if dtype else step_builds():
+            if dtype not in ("", DTYPES[0]) and build.kernel is select_kernel:  # it reads no logits
                 continue
             for architecture in ARCHITECTURES:
                 usage = compiled(build, architecture)

@@ -62,11 +62,25 @@ def test_longer_files_are_still_longer() -> None:
 KERNELS = sorted(path.stem for path in (PACKAGE / "kernels").glob("*.py") if path.name[0] != "_")
 
 
+FUSION = "enable_fp_fusion"
+
+
 @pytest.mark.parametrize("op", KERNELS)
 def test_every_kernel_has_its_test_and_its_benchmark(op: str) -> None:
     """One op is one file, one test and one benchmark, all of one name."""
     assert (ROOT / "tests" / "kernels" / f"test_{op}.py").is_file()
     assert (ROOT / "benchmarks" / f"{op}.py").is_file()
+
+
+@pytest.mark.parametrize("op", [op for op in KERNELS if "_kernel[" in (PACKAGE / f"kernels/{op}.py").read_text()])
+def test_launches_say_how_sums_are_rounded(op: str) -> None:
+    """What Triton does where nobody says so changes with its version, and is a warning to whoever runs it."""
+    tree = ast.parse((PACKAGE / "kernels" / f"{op}.py").read_text(encoding="utf-8"))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript)]
+    launches = [call for call in calls if ast.unparse(call.func.value).endswith("_kernel")]
+    assert launches
+    # None is a dictionary of settings.
+    assert [ast.unparse(call) for call in launches if not {FUSION, None} & {word.arg for word in call.keywords}] == []
 
 
 LIGHT = ["structgen", *sorted(f"structgen.{relative(path)[:-3].replace('/', '.')}" for path in MODULES)]

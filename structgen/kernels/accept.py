@@ -322,7 +322,7 @@ def _draft_places_triton_(tables: Tables, registers: Registers, draft: BatchDraf
             tables.token_class, tables.token_class.stride(0), tables.next_state, tables.step_start, tables.machine,
             tables.num_tokens, registers.state, registers.num_left, registers.position,
             draft.token_id, draft.parent, num_nodes, draft.depth, out.state, out.num_left, out.position,
-            BLOCK=_lanes(draft),
+            BLOCK=_lanes(draft), enable_fp_fusion=False,
         )
         # fmt: on
 
@@ -344,7 +344,7 @@ def _accept_triton_(
             registers.state, registers.num_left, registers.position, registers.is_done, registers.error,
             registers.ring, registers.ring.shape[1], registers.ring_end,
             draft.token_id, draft.parent, drawn, num_nodes, draft.depth + 1, out.path, out.num_accepted,
-            BLOCK=_lanes(draft),
+            BLOCK=_lanes(draft), enable_fp_fusion=False,
         )
         # fmt: on
 
@@ -360,10 +360,13 @@ def _decide_by_ratio_triton_(draft: BatchDraft, laws: ChainLaws, drawn: torch.Te
     sizes = (laws.num_drafted, num_places, num_columns)
     block = _COLUMNS_PER_BLOCK
     with torch.cuda.device_of(drawn):  # type: ignore[no-untyped-call]  # torch has no types there
-        kernels.block_weights_kernel[(num_rows,)](laws.target, laws.draft, draft.token_id, *sizes, weight)
+        kernels.block_weights_kernel[(num_rows,)](
+            laws.target, laws.draft, draft.token_id, *sizes, weight, enable_fp_fusion=False
+        )
         kernels.block_masses_kernel[(num_rows, num_places)](
-            laws.target, laws.draft, *sizes, weight, mass, total, BLOCK=block
+            laws.target, laws.draft, *sizes, weight, mass, total, BLOCK=block, enable_fp_fusion=False
         )
         kernels.block_draw_kernel[(num_rows,)](
-            laws.target, laws.draft, draft.token_id, *sizes, weight, mass, total, laws.coins, drawn, BLOCK=block
-        )
+            laws.target, laws.draft, draft.token_id, *sizes, weight, mass, total, laws.coins, drawn,
+            BLOCK=block, enable_fp_fusion=False,
+        )  # fmt: skip

@@ -263,6 +263,7 @@ def _advance_triton_(tables: Tables, registers: Registers, token_id: torch.Tenso
             tables.num_tokens,
             TAKES=token_id is not None,
             BLOCK=_ROWS_PER_BLOCK,
+            enable_fp_fusion=False,
         )
 
 
@@ -304,4 +305,5 @@ def _mask_row_within_triton_(tables: Tables, state: torch.Tensor, num_left: torc
             num_left,
             out,
             BLOCK=_WORDS_PER_BLOCK,
+            enable_fp_fusion=False,
         )

@@ -124,4 +124,5 @@ def _apply_triton_(logits: torch.Tensor, mask: torch.Tensor) -> None:
             mask_row_stride,
             mask.stride(1),
             BLOCK=_TRITON_BLOCK,
+            enable_fp_fusion=False,
         )

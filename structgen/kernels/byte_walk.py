@@ -129,4 +129,5 @@ def _byte_walk_triton_(
             out,
             num_words,
             BLOCK=_WORDS_PER_BLOCK,
+            enable_fp_fusion=False,
         )

@@ -132,6 +132,6 @@ def _tally_triton_(tally: Tally, drawn: Drawn) -> None:
             drawn.mask_row, drawn.sampled.token_id, drawn.sampled.log_legal_mass,
             parent if has_draft else drawn.mask_row, accepted if has_draft else drawn.mask_row,
             num_rows, len(drawn.mask_row) // num_rows,
-            HAS_DRAFT=has_draft, BLOCK=_ROWS_PER_BLOCK,
+            HAS_DRAFT=has_draft, BLOCK=_ROWS_PER_BLOCK, enable_fp_fusion=False,
         )
         # fmt: on
