@@ -111,6 +111,7 @@ def step_builds() -> Iterator[Build]:
     moved |= {"ring": "*i32", "ring_size": "i32", "ring_end": "*i64", "token_id": "*i32", "token_id_stride": "i32"}
     drafts = {"draft_token": "*i32", "draft_parent": "*i32", "drawn": "*i32", "num_nodes": "i32", "num_rounds": "i32"}
     places = {"place_state": "*i32", "place_left": "*i32", "place_position": "*i64"}
+    options = {"enable_fp_fusion": False}
     step = tables | rows | moved | drafts | places | {"path": "*i32", "num_accepted": "*i32", "out": "*i32"}
     for kernel, what, constants in (
         (advance_kernel, "", {"TAKES": True, "BLOCK": 128}),
@@ -118,17 +119,17 @@ def step_builds() -> Iterator[Build]:
         (accepting.draft_places_kernel, "16 nodes", {"BLOCK": 16}),
         (accepting.accept_kernel, "16 nodes", {"BLOCK": 16}),
     ):
-        yield Build(kernel, what, step, constants, {})
+        yield Build(kernel, what, step, constants, options)
     laws = dict.fromkeys(("target_laws", "draft_laws", "weight", "mass", "total", "coin"), "*fp32")
     laws |= {"draft_token": "*i32", "num_drafted": "*i32", "num_places": "i32", "num_columns": "i32", "drawn": "*i32"}
     for kernel in (accepting.block_weights_kernel, accepting.block_masses_kernel, accepting.block_draw_kernel):
-        yield Build(kernel, "float32 laws", laws, {"BLOCK": 1024}, {})
+        yield Build(kernel, "float32 laws", laws, {"BLOCK": 1024}, options)
     sums = {"last": "*i32", "lost": "*fp64", "most": "*fp32", "parent": "*i32", "accepted": "*i32"}
     sums |= dict.fromkeys(("num_passes", "num_drafted", "num_accepted"), "*i64")
     sums |= {"mask_row": "*i32", "token_id": "*i32", "log_legal_mass": "*fp32", "num_rows": "i32", "num_nodes": "i32"}
-    yield Build(tally_kernel, "with drafts", sums, {"HAS_DRAFT": True, "BLOCK": 32}, {})
+    yield Build(tally_kernel, "with drafts", sums, {"HAS_DRAFT": True, "BLOCK": 32}, options)
     walk = {"text_start": "*i32", "text": "*u8", "byte_class": "*i32", "table": "*i32", "num_classes": "i32"}
-    yield Build(byte_walk_kernel, "", walk | rows | {"state": "*i32", "out": "*i32"}, {"BLOCK": 32}, {})
+    yield Build(byte_walk_kernel, "", walk | rows | {"state": "*i32", "out": "*i32"}, {"BLOCK": 32}, options)
 
 
 def compiled(build: Build, architecture: int) -> dict[str, int]:
