@@ -22,6 +22,8 @@ SIZES = (128_256, 262_144)
 BATCHES = (1, 8, 64, 256)
 _SMALL_SIZES, _SMALL_BATCHES = (1_000,), (1, 3)
 _PRIVATE_ROWS = 1_280
+_NEAR = 1e-5
+"""Two scores that are nearer may change places, as float32 rounds."""
 
 
 @dataclass(slots=True)
@@ -127,13 +129,26 @@ def _check_sample(report: Report, case: Case, name: str) -> None:
     for options in (case.options, greedy, top_k, with_truncation(case.options)):
         found = sample_into(case, options)
         wanted = sample.sample_reference(case.logits, masks=case.masks, options=options, noise=case.noise)
-        num_other = int((found.token_id != wanted.token_id).sum())
-        # Two best within rounding of each other may change places: rare, and more than one of these rows is a fault.
-        report.expect(num_other <= len(case.logits) // 64, f"sample: {num_other} draws are others ({name})")
-        if num_other:
-            report.note(f"sample: {num_other} of {len(case.logits)} draws are others than by the plain form ({name})")
+        # Two best within rounding of each other may change places; whoever is drawn without noise may not.
+        margins = _margins(case, options)[found.token_id != wanted.token_id].tolist()
+        is_near = all(0 < margin < _NEAR for margin in margins)
+        report.expect(is_near, f"sample: draws are others, the best by {margins} above the second ({name})")
+        if margins:
+            report.note(
+                f"sample: {len(margins)} of {len(case.logits)} draws are others, by margins of {margins} ({name})"
+            )
         is_close = torch.allclose(found.log_legal_mass, wanted.log_legal_mass, rtol=1e-4, atol=1e-4)
         report.expect(is_close, f"sample: the legal mass is another ({name})")
+
+
+def _margins(case: Case, options: SampleOptions) -> torch.Tensor:
+    """Return how far the best score of each row is above the second; 0 where the largest logit is taken."""
+    raw = sample._vocabulary_columns(case.logits, case.masks.num_tokens)
+    z = sample._changed(raw, case.masks, options)
+    legal = sample.allowed(case.masks.words, case.masks.row, case.masks.num_tokens)
+    z = z.masked_fill(~legal, -torch.inf).double()
+    best = sample._scores(z, z.amax(1, keepdim=True), options, case.noise).topk(2, dim=1).values
+    return torch.where(options.temperature == 0, 0.0, best[:, 0] - best[:, 1])
 
 
 def _check_steps(report: Report, case: Case, name: str) -> None:
