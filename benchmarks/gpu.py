@@ -26,6 +26,7 @@ if "--check" in sys.argv:
 import torch
 from gpu_kernels import check_kernels, time_kernels
 from gpu_machines import read
+from gpu_other_kernels import check_other_kernels, time_other_kernels
 from gpu_report import Report
 from gpu_steps import check_texts, time_steps
 
@@ -46,7 +47,8 @@ def main() -> None:
     machines = read(options.machines)
     if not machines:
         report.note(f"no machines in {options.machines}: texts were checked with made-up ones only")
-    for stage in (check_kernels, check_texts, time_kernels, time_steps):
+    checks, times = (check_kernels, check_other_kernels, check_texts), (time_kernels, time_steps, time_other_kernels)
+    for stage in (*checks, *times):
         report.stage(stage, device, machines)
         options.out.mkdir(parents=True, exist_ok=True)
         (options.out / "gpu.json").write_text(json.dumps(report.as_json(), indent=1) + "\n", encoding="utf-8")

@@ -83,5 +83,5 @@ def test_the_whole_run_on_the_cpu(tmp_path: Path) -> None:
     )
     found = json.loads((tmp_path / "gpu.json").read_text(encoding="utf-8"))
     assert found["faults"] == []
-    assert {figure["table"] for figure in found["figures"]} == {"Kernels", "Steps"}
+    assert {figure["table"] for figure in found["figures"]} == {"Kernels", "Steps", "Other kernels"}
     assert "is a measurement" in (tmp_path / "gpu.md").read_text(encoding="utf-8")
