@@ -73,11 +73,7 @@ class Tables:
 
 
 class Arena:
-    """Machines of one vocabulary on one device; thread-safe, but growth is no step of a graph.
-
-    Attributes:
-        version: changes whenever tensors have moved: take `tables` anew then, and capture graphs anew.
-    """
+    """Machines of one vocabulary on one device; thread-safe, but growth is no step of a graph."""
 
     def __init__(
         self, *, vocabulary_digest: str, num_tokens: int, num_private_rows: int, device: Device = "cpu"
@@ -91,7 +87,6 @@ class Arena:
             device: where the tensors lie.
         """
         num_words = (num_tokens + 31) // 32
-        self.version = 0
         self._digest = vocabulary_digest
         self._num_tokens, self._num_words, self._num_private_rows = num_tokens, num_words, num_private_rows
         self._lock = threading.Lock()
@@ -110,7 +105,8 @@ class Arena:
         # The row behind the private ones is the one where nothing is legal; neither has a list.
         self._append("mask_rows", np.zeros((num_private_rows + 1, num_words), np.int32))
         self._append("list_start", np.zeros(num_private_rows + 2, np.int64))
-        self._tables = self._snapshot()
+        # In one place, so that nobody finds a version with older tables.
+        self._published = 0, self._snapshot()
 
     def __repr__(self) -> str:
         """Show the sizes."""
@@ -127,9 +123,14 @@ class Arena:
         return sum(one.tensor.nbytes for one in self._tensors.values())
 
     @property
+    def version(self) -> int:
+        """Changes whenever tensors have moved: take `tables` anew then, and capture graphs anew."""
+        return self._published[0]
+
+    @property
     def tables(self) -> Tables:
-        """The tensors as they are now."""
-        return self._tables
+        """The tensors as they are now; never older than a version that was read before."""
+        return self._published[1]
 
     def add(self, machine: FrozenMachine) -> int:
         """Take a machine and return the number of its start state; one that is there already keeps its numbers.
@@ -152,7 +153,19 @@ class Arena:
             )
         with self._lock:
             known = [first for one, first in self._machines if one is machine]
-            return known[0] if known else self._add(machine)
+            if known:
+                return known[0]
+            before = {name: (one.tensor, one.size) for name, one in self._tensors.items()}
+            try:
+                first = self._add(machine)
+            except BaseException:  # of a key that was pressed too: machines after it would stand in the wrong place
+                for name, (tensor, size) in before.items():
+                    self._tensors[name].tensor, self._tensors[name].size = tensor, size
+                raise
+            moves = any(one.tensor is not before[name][0] for name, one in self._tensors.items())
+            self._published = self.version + moves, self._snapshot()
+            self._machines.append((machine, first))
+            return first
 
     def machine_of(self, state: int) -> tuple[FrozenMachine, int]:
         """Return whose state it is, and its number there.
@@ -166,7 +179,7 @@ class Arena:
         return machine, state - first
 
     def _add(self, machine: FrozenMachine) -> int:
-        first = self.num_states
+        first, number = self.num_states, self._tensors["token_class"].size
         first_row, first_id = self._tensors["mask_rows"].size, self._tensors["list_ids"].size
         is_known = machine.mask_row >= 0
         nothing = np.int32(self._num_private_rows)
@@ -186,13 +199,11 @@ class Arena:
         self._append("cost", machine.cost)
         self._append("cost_after", np.where(is_known, machine.cost_after, np.int32(UNKNOWN)))
         self._append("least_after", np.where(is_known, least_costs_after(machine), np.int32(UNKNOWN)))
-        self._append("machine", np.full(machine.num_states, len(self._machines), np.int32))
-        self._machines.append((machine, first))
-        self._tables = self._snapshot()
+        self._append("machine", np.full(machine.num_states, number, np.int32))
         return first
 
     def _append(self, name: str, values: np.ndarray[Any, Any]) -> None:
-        self.version += self._tensors[name].append(values)
+        self._tensors[name].append(values)
 
     def _snapshot(self) -> Tables:
         tensors = {name: one.tensor for name, one in self._tensors.items()}
@@ -216,20 +227,18 @@ class _Growing:
         self.size = 0
         self.tensor = torch.from_numpy(empty).to(device)
 
-    def append(self, values: np.ndarray[Any, Any]) -> bool:
-        """Write rows behind the last one; return whether the tensor had to move."""
+    def append(self, values: np.ndarray[Any, Any]) -> None:
+        """Write rows behind the last one; the tensor moves if it has to."""
         import torch
 
         end = self.size + len(values)
-        moves = end > len(self.tensor)
-        if moves:
+        if end > len(self.tensor):
             room = max(_FIRST_ROOM, 2 * end)
             grown = torch.zeros((room, *self.tensor.shape[1:]), dtype=self.tensor.dtype, device=self.tensor.device)
             grown[: self.size] = self.tensor[: self.size]
             self.tensor = grown
         self.tensor[self.size : end] = torch.from_numpy(np.array(values))
         self.size = end
-        return moves
 
 
 def _shifted(numbers: np.ndarray[Any, np.dtype[np.int32]], by: int) -> np.ndarray[Any, np.dtype[np.int32]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ import torch
 from frozen_machines import VOCABULARY, legal_tokens, machines, start
 from structgen.errors import VocabularyError
 from structgen.kernels.advance import next_states
-from structgen.kernels.arena import NOTHING_FOLLOWS, Arena, least_costs_after
+from structgen.kernels.arena import NOTHING_FOLLOWS, Arena, Tables, least_costs_after
 
 
 def empty(digest: str = VOCABULARY.digest) -> Arena:
@@ -44,6 +44,50 @@ def test_what_was_added_stays_where_it_is() -> None:
             first_id, last_id = grown.tables.list_start[row : row + 2].tolist()
             listed = machine.list_ids[machine.list_start[own] : machine.list_start[own + 1]]
             assert grown.tables.list_ids[first_id:last_id].tolist() == listed.tolist()
+
+
+def test_a_version_is_never_ahead_of_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads the version first, while somebody adds, gets tables that are at least as new."""
+    grown, seen = empty(), []
+    snapshot = Arena._snapshot
+
+    def watched(self: Arena) -> Tables:
+        seen.append(self.version)
+        return snapshot(self)
+
+    monkeypatch.setattr(Arena, "_snapshot", watched)
+    version = grown.version
+    grown.add(machines()[0])
+    assert seen == [version]
+    assert grown.version > version
+
+
+@pytest.mark.parametrize("name", ["token_class", "mask_rows", "machine"])
+def test_who_is_interrupted_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The machine may be added again, and others stand where they would stand."""
+    one, two, *more = machines()
+    grown, whole = empty(), empty()
+    grown.add(one)
+    version, tables = grown.version, grown.tables
+    append = Arena._append
+
+    def interrupted(self: Arena, what: str, values: np.ndarray) -> None:
+        append(self, what, values)
+        if what == name:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Arena, "_append", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            grown.add(two)
+    assert (grown.version, grown.tables) == (version, tables)
+    for machine in (one, two, *more):
+        assert grown.add(machine) == whole.add(machine)
+    for field in fields(Tables):
+        here, there = (getattr(arena.tables, field.name) for arena in (grown, whole))
+        if isinstance(here, torch.Tensor):
+            size = min(len(here), len(there))
+            assert torch.equal(here[:size], there[:size])
 
 
 def test_room_is_used_before_anything_moves() -> None:
