@@ -6,7 +6,7 @@ text, or nobody reads on, the device has made some steps in vain.
 
 Where the tables end, as those of a recursive grammar may, the rest of the text is made in host mode.
 
-Left out: whole answers, and which requests run in device mode (device_mode.py).
+Left out: whole answers, and which requests run in device mode (device_pool.py).
 """
 
 from __future__ import annotations
