@@ -32,7 +32,8 @@ class SpeculationRecord:
 
     Attributes:
         drafters: each as it is written in Python.
-        model_digests: of the drafters that are models, as ReplayRecord has that of the target.
+        model_digests: of the drafters that are models: fingerprints like that of the target, but of the weights that
+            they draft with, rounded ones included.
     """
 
     drafters: tuple[str, ...]

@@ -137,13 +137,13 @@ def _drafters(record: ReplayRecord, draft_model: Model | None) -> tuple[Script, 
             "in this run a draft model drafted with noise of its own (mode 'exact_ratio'), so its drafts have to be "
             f"drawn again: pass it as draft_model= ({' '.join(record.speculation.drafters)})"
         )
-    digest = draft_model._runtime.identity.model_digest
-    if digest not in record.speculation.model_digests:
+    drafter = DraftModel(draft_model)
+    if drafter.digest not in record.speculation.model_digests:
         raise OptionError(
             "the draft model is another one than that of the record: load the one that the record was made with "
             f"({' '.join(record.speculation.drafters)})"
         )
-    return script, (script, DraftModel(draft_model))
+    return script, (script, drafter)
 
 
 def _decoding(record: ReplayRecord, runtime: Runtime, draft_model: Model | None) -> Decoding | ExactChoice:

@@ -131,6 +131,17 @@ def test_reports_name_it_and_records_replay(folder: Path) -> None:
         sg.replay(record, model=sg.load(folder, device="cpu"))
 
 
+def test_a_draft_model_with_rounded_weights_is_known_again(folder: Path) -> None:
+    """A record of drafts with noise of their own is replayed with it; plain weights would draw other drafts."""
+    model, small = sg.load(folder, device="cpu"), sg.load(folder, device="cpu", dtype="int8")
+    way = sg.Speculation(drafters=[sg.drafters.DraftModel(small)], mode="exact_ratio", adaptive=False)
+    result = model.run(sg.Regex("[ab]{6,12}"), sg.Raw("x"), seed=1, speculation=way)
+    again = sg.replay(result.report.record, model=model, draft_model=small)
+    assert again.is_same
+    with pytest.raises(sg.OptionError, match="draft model is another one"):
+        sg.replay(result.report.record, model=model, draft_model=model)
+
+
 def test_texts_do_not_depend_on_drafts(folder: Path) -> None:
     """deterministic=True: with drafts and without."""
     model = sg.load(folder, device="cpu", dtype="int8")
