@@ -64,6 +64,12 @@ class LoadedModel:
     packing: Packing | None = None
     folder: Path | None = None
 
+    @property
+    def dtype(self) -> str:
+        """Element type of the weights, such as "float32"; "int8" where those of linear layers were rounded to it."""
+        is_int8 = self.packing is not None and self.packing.is_int8
+        return "int8" if is_int8 else str(self.model.dtype).removeprefix("torch.")
+
 
 def load_model(
     name: str | os.PathLike[str] | None = None,

@@ -88,9 +88,7 @@ class Runtime:
     @property
     def dtype(self) -> str:
         """Element type of the weights, such as "float32"; "int8" where those of linear layers were rounded to it."""
-        if self.packing is not None and self.packing.is_int8:
-            return "int8"
-        return str(self._loaded.model.dtype).removeprefix("torch.")
+        return self._loaded.dtype
 
     @property
     def device(self) -> torch.device:

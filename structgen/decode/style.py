@@ -130,7 +130,7 @@ def fingerprint(model: StyledModel) -> str:
         template or _prompt_token_ids(model),
         model.context_length,
         loaded.model_digest,
-        loaded.model.dtype,
+        loaded.dtype,
     )
     digest = hashlib.sha256(repr(told).encode())
     return f"whitespace of the model {digest.hexdigest()}"

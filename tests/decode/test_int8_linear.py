@@ -16,6 +16,7 @@ from structgen.decode.causal_model import CausalModel, logits_width
 from structgen.decode.int8_linear import Int8Linear, why_no_int8
 from structgen.decode.models import load_model
 from structgen.decode.packing import pack_linear_layers
+from structgen.decode.style import fingerprint
 from structgen.decode.transformers_target import TransformersBatch
 from structgen.errors import OptionError
 from tiny_models import SHAPE
@@ -129,6 +130,13 @@ def test_reports_name_it_and_records_replay(folder: Path) -> None:
     assert sg.replay(record).is_same
     with pytest.warns(UserWarning, match="dtype float32, was int8"):
         sg.replay(record, model=sg.load(folder, device="cpu"))
+
+
+def test_rounded_weights_have_a_style_of_their_own(folder: Path) -> None:
+    """Which white space a model prefers is kept by what it is, and rounded it is another one."""
+    whole, rounded = (sg.load(folder, device="cpu", dtype=dtype)._runtime for dtype in ("float32", "int8"))
+    assert whole.dtype == "float32"
+    assert fingerprint(rounded) != fingerprint(whole)
 
 
 def test_a_draft_model_with_rounded_weights_is_known_again(folder: Path) -> None:
