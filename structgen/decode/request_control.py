@@ -27,6 +27,7 @@ class RequestControl:
         """
         self.most_branches = most_branches
         self._siblings: Sequence[Sibling] = ()
+        self._read_siblings: Sequence[Sibling] = ()
         self._route = route
         self._draws_by_itself = draws_by_itself
         # Whether this draft is read on trial, None where nobody asked.
@@ -44,7 +45,8 @@ class RequestControl:
 
     def start_round(self, num_rows: int) -> None:
         """Begin a draft."""
-        self._places, self._token_ids, self._num_read, self._siblings = (), (), 0, ()
+        self._places, self._token_ids, self._num_read = (), (), 0
+        self._siblings = self._read_siblings = ()
         self._num_rows, self._is_drawn = num_rows, False
         self._declined = set()
         self._is_paid = None
@@ -82,7 +84,8 @@ class RequestControl:
     def branch(self, siblings: Sequence[Sibling]) -> Sequence[Sibling]:
         """Return which siblings pay; all are compared with the text, read or not."""
         self._siblings = siblings
-        return self._route.branch(self._places[: self._num_read], siblings, self.most_branches)
+        self._read_siblings = self._route.branch(self._places[: self._num_read], siblings, self.most_branches)
+        return self._read_siblings
 
     def offer(self) -> Offer | None:
         """Return what the tokens that were kept are worth; None if they were drawn with noise of their own."""
@@ -112,6 +115,7 @@ class RequestControl:
         self._route.record(
             Outcome(
                 places=self._places,
+                siblings=[(one.place, one in self._read_siblings) for one in self._siblings],
                 declined=self._declined,
                 num_read=self._num_read,
                 tried=tried,

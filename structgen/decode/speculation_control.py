@@ -69,6 +69,7 @@ class Outcome:
 
     Attributes:
         places: of the whole draft.
+        siblings: places of the siblings that drafters know of, and whether the target read each.
         declined: drafters that were not asked, because what they may draft was not worth it.
         num_read: how many of them the target read.
         tried: what was compared with the text.
@@ -81,6 +82,7 @@ class Outcome:
     """
 
     places: Sequence[Place]
+    siblings: Sequence[tuple[Place, bool]]
     declined: Collection[str]
     num_read: int
     tried: Sequence[Tried]
@@ -237,8 +239,9 @@ class RouteControl:
         with self._lock:
             for name, kept in self._kept.items():
                 proposed = sum(place.drafter == name for place in places)
-                if proposed or name in outcome.declined:
-                    kept.usage.add_round(sum(place.drafter == name for place in places[:num_read]))
+                read = [is_read for place, is_read in outcome.siblings if place.drafter == name]
+                if proposed or read or name in outcome.declined:
+                    kept.usage.add_round(sum(read) + sum(place.drafter == name for place in places[:num_read]))
                 if name in outcome.draft_s and not outcome.is_prefill:
                     # Nobody knows what a token would have taken that did not come; the attempt counts as one.
                     kept.usage.add_seconds(outcome.draft_s[name], max(proposed, 1))

@@ -236,3 +236,25 @@ def test_what_a_round_teaches(token_ids: list[int], num_accepted: int, learnt: S
     for name, successes, trials in learnt:
         found = [one.accepted for one in tried if one.place.drafter == name]
         assert (sum(found), len(found)) == (successes, trials)
+
+
+def test_the_status_of_siblings_is_of_those_that_were_read() -> None:
+    """They are drafters of their own in the metrics: on while they are read, and off when they are not."""
+    route = control({1: 1.0, 2: 1.01, 16: 1.02})
+    for most in (4, 0):
+        request = RequestControl(route, draws_by_itself=False, most_branches=most)
+        for number in range(40):
+            request.start_round(1)
+            request.keep([], [], is_drawn=False)
+            read = request.branch([Sibling(0, 5, Place("Forks, others")), Sibling(0, 6, Place("Forks, others"))])
+            assert len(read) == (2 if most else 0)
+            made = Round(
+                num_accepted=0, num_draws=1, token_ids=[5 + number % 2], draft_s={}, width=1 + len(read), verify_s=1.0
+            )
+            request.record(made)
+        status = route.status()["Forks, others"]
+        assert status.has_drafted
+        if most:
+            assert (status.is_on, status.draft_tokens) == (True, pytest.approx(2.0))
+            assert status.acceptance == pytest.approx(0.5, abs=0.05)
+    assert not status.is_on
