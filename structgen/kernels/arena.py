@@ -207,6 +207,10 @@ class Arena:
 
     def _snapshot(self) -> Tables:
         tensors = {name: one.tensor for name, one in self._tensors.items()}
+        # A list for each row: the room behind both is of one length, too.
+        num_rows = min(len(tensors["mask_rows"]), len(tensors["list_start"]) - 1)
+        tensors["mask_rows"] = tensors["mask_rows"][:num_rows]
+        tensors["list_start"] = tensors["list_start"][: num_rows + 1]
         return Tables(num_tokens=self._num_tokens, num_private_rows=self._num_private_rows, **tensors)
 
 

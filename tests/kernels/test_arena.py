@@ -12,6 +12,7 @@ from frozen_machines import VOCABULARY, legal_tokens, machines, start
 from structgen.errors import VocabularyError
 from structgen.kernels.advance import next_states
 from structgen.kernels.arena import NOTHING_FOLLOWS, Arena, Tables, least_costs_after
+from structgen.kernels.sample import Masks, SampleNoise, SampleOptions, sample
 
 
 def empty(digest: str = VOCABULARY.digest) -> Arena:
@@ -125,3 +126,21 @@ def test_another_vocabulary_and_unknown_states_are_refused() -> None:
     for state in (-1, 0):
         with pytest.raises(IndexError, match="there is no state"):
             empty().machine_of(state)
+
+
+def test_draws_take_the_lists_of_the_tables() -> None:
+    """With the room behind them, and also after growth; what is drawn is what is drawn without lists."""
+    grown = empty()
+    for machine in machines():
+        first = grown.first_state(machine)
+        tables = grown.tables
+        row = tables.mask_row[first : first + machine.num_states]
+        number = torch.arange(len(row))
+        logits = torch.randn((len(row), VOCABULARY.size), generator=torch.Generator().manual_seed(first))
+        masks = Masks(words=tables.mask_rows, row=row, num_tokens=tables.num_tokens)
+        given = {
+            "options": SampleOptions(temperature=torch.ones(len(row))),
+            "noise": SampleNoise(number, number, number),
+        }
+        drawn = sample(logits, masks=replace(masks, lists=(tables.list_start, tables.list_ids)), **given)
+        assert torch.equal(drawn.token_id, sample(logits, masks=masks, **given).token_id)
