@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +12,7 @@ import torch
 
 from structgen.kernels import apply_mask
 from structgen.kernels.apply_mask import apply_mask_, apply_mask_reference_
+from triton_scripts import AHEAD_OF_TIME, run_script
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 # (batch, vocabulary, width of the logits, mask rows)
@@ -124,12 +122,9 @@ def test_what_does_not_fit_is_refused(
 
 
 INTERPRETED = """
-import sys
-
 import numpy as np
 import torch
 
-sys.path.insert(0, sys.argv[1])
 from structgen.kernels.apply_mask import _apply_triton_
 from test_apply_mask import DTYPES, SHAPES, expected, random_mask
 
@@ -153,52 +148,30 @@ assert torch.equal(transposed.T, expected(before.T, mask))
 print("checked")
 """
 
-AHEAD_OF_TIME = """
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource, compile
-
+COMPILED = (
+    AHEAD_OF_TIME
+    + """
 from structgen.kernels._triton.apply_mask import apply_mask_kernel
 
-for dtype in ("fp16", "bf16", "fp32", "fp64"):
-    signature = {"logits": "*" + dtype, "mask": "*i32", "num_columns": "i32", "num_words": "i32",
-                 "logits_row_stride": "i64", "logits_column_stride": "i32", "mask_row_stride": "i32",
-                 "mask_column_stride": "i32", "BLOCK": "constexpr"}
-    source = ASTSource(fn=apply_mask_kernel, signature=signature, constexprs={"BLOCK": 1024})
-    for architecture in (80, 90):
-        built = compile(source, target=GPUTarget("cuda", architecture, 32))
-        assert built.asm["cubin"][:4] == b"\\x7fELF"
-        assert f".target sm_{architecture}" in built.asm["ptx"]
+for dtype in ("*fp16", "*bf16", "*fp32", "*fp64"):
+    build(apply_mask_kernel, {"logits": dtype, "mask": "*i32", "num_columns": "i32", "num_words": "i32",
+          "logits_row_stride": "i64", "logits_column_stride": "i32", "mask_row_stride": "i32",
+          "mask_column_stride": "i32"}, {"BLOCK": 1024})
 print("checked")
 """
-
-
-def run_script(script: str, *arguments: str, **environment: str) -> str:
-    """Run a script in a fresh interpreter at the root of the repository, warnings as errors."""
-    root = Path(__file__).parents[2]
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("TRITON_")}
-    result = subprocess.run(
-        [sys.executable, "-c", script, *arguments],
-        cwd=root,
-        env=clean | {"PYTHONPATH": str(root)} | environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr[-3000:]
-    return result.stdout.strip()
+)
 
 
 def test_triton_kernel_in_the_interpreter() -> None:
     """The CUDA kernel, run by Triton's interpreter on CPU tensors, gives the same bits for every shape and stride."""
     pytest.importorskip("triton")
-    assert run_script(INTERPRETED, str(Path(__file__).parent), TRITON_INTERPRET="1") == "checked"
+    assert run_script(INTERPRETED, TRITON_INTERPRET="1") == "checked"
 
 
 def test_triton_kernel_compiles_for_ampere_and_hopper(tmp_path: Path) -> None:
     """The kernel compiles ahead of time to sm_80 and sm_90 machine code, for every dtype, without a GPU."""
     pytest.importorskip("triton")
-    assert run_script(AHEAD_OF_TIME, TRITON_CACHE_DIR=str(tmp_path)) == "checked"
+    assert run_script(COMPILED, TRITON_CACHE_DIR=str(tmp_path)) == "checked"
 
 
 def test_triton_launches_on_the_device_of_the_logits(monkeypatch: pytest.MonkeyPatch) -> None:
