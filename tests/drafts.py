@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from explicit import paths_of
+from explicit import Model
 from structgen.config import DraftMode
 from structgen.decode.control import FixedControl
 from structgen.decode.drafting import SpeculationSetup
-from structgen.decode.target import Tokens
 from structgen.drafter import DraftMemory, DraftRequest, DraftView
 
 
@@ -99,48 +98,24 @@ def setup(
     )
 
 
-class Markov:
+class Markov(Model):
     """A target in float64 whose logits hang on the last two tokens: repetitive, so that drafts are accepted.
 
-    It keeps the tokens that it was given, as a KV cache does, and counts what was cropped, and how often the logits of
-    a few tokens were asked for.
+    It counts what was cropped, too.
     """
 
-    device = torch.device("cpu")
-    most_legal_rows = 40
-    takes_trees = True
-
     def __init__(self, seed: int, width: int, *, liking: np.ndarray | None = None, strength: float = 4.0) -> None:
+        super().__init__(lambda path: self._row(tuple(path[-2:])), most_legal_rows=40)
         self.logits_width = width
-        self.tokens: list[int] = []
         self.num_cropped = 0
-        self.num_few_heads = 0
         self._seed = seed
         self._liking = np.zeros(width) if liking is None else liking
         self._strength = strength
         self._rows: dict[tuple[int, ...], torch.Tensor] = {}
 
-    @property
-    def num_cached_tokens(self) -> int:
-        return len(self.tokens)
-
-    def extend(self, tokens: Tokens) -> torch.Tensor:
-        self.last = (len(self.tokens), tokens)
-        paths = paths_of(self.tokens, tokens)
-        self.tokens += tokens.token_ids
-        return torch.stack([self._row(tuple(path[-2:])) for path in paths])
-
-    def keep(self, path: list[int]) -> None:
-        start, tokens = self.last
-        self.tokens[start:] = [tokens.token_ids[index] for index in path]
-
-    def head(self, hidden: torch.Tensor, token_ids: Any = None) -> torch.Tensor:
-        self.num_few_heads += token_ids is not None
-        return hidden if token_ids is None else hidden[:, torch.as_tensor(token_ids)]
-
     def crop(self, num_tokens: int) -> None:
         self.num_cropped += len(self.tokens) - num_tokens
-        del self.tokens[num_tokens:]
+        super().crop(num_tokens)
 
     def _row(self, last: tuple[int, ...]) -> torch.Tensor:
         if last not in self._rows:
