@@ -33,7 +33,8 @@ class Report:
         ttft_s: seconds from the start to the first drawn token.
         tpot_s: seconds per further drawn token; 0 if there is none.
         total_s: seconds from the start to the end of decoding.
-        prefill_s: seconds in the pass over the prompt.
+        prefill_s: seconds in the pass over the prompt; in device mode seconds until it was started, and those of
+            capturing the steps where that was not done before.
         verify_s: seconds in the passes after it; in device mode seconds that the host waited for news, all told.
         draft_s: seconds spent on drafting.
         mask_s: seconds spent on making masks and moving the state.
@@ -41,7 +42,7 @@ class Report:
         legal_mass_lost: sum over the measured steps of -log(legal mass), in nats, where the legal mass of a step is the
             probability that the model itself gave to the tokens which the mask allowed. Each term is the divergence
             KL(masked || free) of its step. Nan if the model's logits had a nan on an illegal token.
-        min_legal_mass: the smallest legal mass of a step, 1 if no step was measured.
+        min_legal_mass: the smallest legal mass of a measured step, 1 if no step was measured.
         num_steps: draws, that of the stop token included. Where the end was the only choice nothing is drawn. In
             device mode the device may have made some after a stop string; they are in all figures but num_tokens.
         num_measured_steps: those of them behind the two figures: each one with `diagnostics=True`. Without it a step

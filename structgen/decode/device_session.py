@@ -9,7 +9,6 @@ Left out: what the tokens mean (device_loop.py), and which sessions there are (d
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -269,4 +268,4 @@ class DeviceSession:
         bias.values[row].zero_()
         bias.row.view(self.shape.num_rows, -1)[row].fill_(row if sampling.logit_bias else -1)
         for token_id, value in (sampling.logit_bias or {}).items():
-            bias.values[row, token_id].fill_(max(value, -math.inf))
+            bias.values[row, token_id].fill_(value)

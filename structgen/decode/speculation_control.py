@@ -165,11 +165,6 @@ class RouteControl:
         self._credit = 2.0 * costs.seconds(1)
         self.max_draft_tokens = max_draft_tokens
 
-    @property
-    def drafters(self) -> tuple[str, ...]:
-        """Their names, in the order in which they are asked."""
-        return tuple(self._kept)
-
     def pay_for_reading(self, num_rows: int = 1) -> bool:
         """Say whether a draft may be read on trial in passes of so many rows, and pay for it."""
         with self._lock:
