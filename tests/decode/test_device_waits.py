@@ -14,10 +14,11 @@ from structgen.config import Sampling
 from structgen.decode import device_step
 from structgen.decode.causal_model import CausalModel
 from structgen.decode.device_session import DeviceSession
+from structgen.decode.device_step import StepShape
 from structgen.decode.loop import Request
 from structgen.kernels.accept import accept_reference_, draft_places_reference_
 from structgen.kernels.advance import advance_reference_, mask_row_within_reference_
-from structgen.kernels.sample import sample_reference
+from structgen.kernels.sample import Sampled, sample_reference
 from structgen.kernels.tally import tally_reference_
 
 _ASKS = {
@@ -79,16 +80,23 @@ def by_the_device(operation: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-@pytest.fixture(params=[EVERYTHING, DRAFTED], ids=["plain", "drafted"])
-def session(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> DeviceSession:
-    """Return a session whose whole state refuses; kernels are the reference operations."""
-    steps = (mask_row_within_reference_, advance_reference_, accept_reference_, draft_places_reference_)
-    for operation in (*steps, tally_reference_, sample_reference):
-        monkeypatch.setattr(device_step, operation.__name__.replace("_reference", ""), by_the_device(operation))
-    made = new_session(request.param)
+STEPS = (mask_row_within_reference_, advance_reference_, accept_reference_, draft_places_reference_, tally_reference_)
+
+
+def refusing(shape: StepShape) -> DeviceSession:
+    """Return a session whose whole state refuses."""
+    made = new_session(shape)
     for name, value in list(vars(made._state).items()):
         setattr(made._state, name, as_tensors(value, OnDevice))
     return made
+
+
+@pytest.fixture(params=[EVERYTHING, DRAFTED], ids=["plain", "drafted"])
+def session(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> DeviceSession:
+    """Return a session whose whole state refuses; kernels are the reference operations."""
+    for operation in (*STEPS, sample_reference):
+        monkeypatch.setattr(device_step, operation.__name__.replace("_reference", ""), by_the_device(operation))
+    return refusing(request.param)
 
 
 ROW = (frozen(random_schema(3)), Request(prompt_token_ids=(5, 6, 7), max_tokens=70, seed=5, sampling=Sampling(top_k=9)))
@@ -97,6 +105,20 @@ ROW = (frozen(random_schema(3)), Request(prompt_token_ids=(5, 6, 7), max_tokens=
 def test_no_step_waits_for_the_host(session: DeviceSession) -> None:
     """A text is made, and it is that of host mode, though the state tells nobody anything."""
     [found] = on_the_device(session, [ROW])
+    assert found.text == on_the_host(*ROW).text
+
+
+@pytest.mark.parametrize("shape", [EVERYTHING, DRAFTED], ids=["plain", "drafted"])
+def test_plain_forms_do_not_wait_either(shape: StepShape, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They run where there is no Triton, and ask their tensors nothing."""
+
+    def draw(*values: Any, out: Sampled, **options: Any) -> Sampled:
+        return out.copy_(sample_reference(*values, **options))
+
+    monkeypatch.setattr(device_step, "sample", draw)
+    for operation in STEPS:
+        monkeypatch.setattr(device_step, operation.__name__.replace("_reference", ""), operation)
+    [found] = on_the_device(refusing(shape), [ROW])
     assert found.text == on_the_host(*ROW).text
 
 
