@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import structgen as sg
+from structgen.decode import device_pool
 from structgen.decode.device_pool import DevicePool
 from structgen.errors import BudgetError
 from tiny_tokenizer import byte_tokenizer, tiny_llama
@@ -116,6 +117,33 @@ def test_a_stop_string_ends_free_text(model: sg.Model) -> None:
     assert whole.report.mode == found.report.mode == "device"
     assert found.text == whole.text[: whole.text.index(stop)]
     assert found.report.stopped_by == stop
+
+
+def test_tables_do_not_grow_for_ever(model: sg.Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no room the tables begin anew; a text on its way keeps its own, and no session is mixed up."""
+    types = [sg.Regex("[ab]{3,9}"), sg.Regex("[cd]{2,8}-[0-9]"), bool]
+    host = sg.Model(tiny_llama(), byte_tokenizer())
+    generators = [model.generator(one) for one in types]
+    for one in generators:
+        one.automaton.freeze()
+    monkeypatch.setattr(device_pool, "_MOST_TABLE_BYTES", 1)
+    pool = model._runtime.device_pool
+    pool._tables = None
+
+    def check(number: int, seed: int, parts: list[sg.Partial[Any]]) -> None:
+        assert "1 machines" in str(pool._tables)
+        wanted = host.run(types[number], sg.Raw("hello"), seed=seed).text
+        assert "".join(part.new_text for part in parts) == wanted
+        assert parts[-1].result is not None
+        assert parts[-1].result.report.mode == "device"
+
+    for number in (1, 0, 1, 2, 2):
+        check(number, number, list(generators[number].stream(sg.Raw("hello"), seed=number)))
+    slow, other = (generators[number].stream(sg.Raw("hello"), seed=9) for number in (1, 0))
+    first, second = next(slow), next(other)
+    check(1, 9, [first, *slow])  # its session comes back, and is not for machines of the tables that came after
+    check(0, 3, list(generators[0].stream(sg.Raw("hello"), seed=3)))
+    check(0, 9, [second, *other])
 
 
 def test_a_budget_that_is_too_small_is_refused(frozen: sg.Generator[Any]) -> None:

@@ -1,9 +1,9 @@
 """Device mode for the requests of one model: which of them run in it, and the sessions that they take in turn.
 
 A session has buffers and a captured graph, which take longer to make than most texts: whoever has done with one gives
-it back, and the next request of the same shape takes it. Sizes are rounded up, so that there are few shapes. All
-machines of a model are in one arena, and all of its sessions start their work on one stream, a step at a time, because
-the rows that a budget cuts are written to one place.
+it back, and the next request of the same shape takes it. Sizes are rounded up, so that there are few shapes. The
+machines of a model are in one arena until that is full; then another one begins. All sessions start their work on one
+stream, a step at a time, because the rows that a budget cuts are written to one place.
 
 Left out: several requests in one session, which device_session.py can have.
 """
@@ -23,6 +23,7 @@ from structgen.decode.device_session import DeviceSession
 from structgen.decode.device_step import StepShape
 from structgen.decode.loop import Decoding, Request
 from structgen.decode.transformers_target import TransformersBatch
+from structgen.frozen_machine import FrozenMachine
 from structgen.grammar.frozen_automaton import FrozenAutomaton
 from structgen.kernels.arena import Arena
 from structgen.vocabulary import Vocabulary
@@ -33,6 +34,8 @@ _LEAST_POSITIONS: Final = 256
 _MOST_DRAFTED: Final = 4
 # Sessions that nobody uses; each has a KV cache.
 _MOST_FREE: Final = 4
+# Tables of machines, past which those of the next machine begin anew; texts on their way keep theirs.
+_MOST_TABLE_BYTES: Final = 1 << 30
 
 
 class DevicePool:
@@ -94,9 +97,11 @@ class DevicePool:
         """
         follower = RowFollower(automaton.start(), self._vocabulary, request)
         shape = _shape(request, max_draft_tokens)
-        arena, drafts = self._shared()
-        if shape.num_drafted:
-            drafts.add(automaton.machine, lambda: forced_runs(automaton, drafts.num_drafted))
+        # What the steps look up is memory of their stream, so that nobody gets it while a step may still look.
+        with self._lane():
+            arena, drafts = self._shared(automaton.machine)
+            if shape.num_drafted:
+                drafts.add(automaton.machine, lambda: forced_runs(automaton, drafts.num_drafted))
 
         def go_on(left: RowFollower) -> Decoding:
             rest = Decoding(TransformersBatch(self._model).join(), automaton.start(), self._vocabulary, request)
@@ -106,10 +111,12 @@ class DevicePool:
         session = self._take(shape, arena, drafts)
         return DeviceDecoding(session, follower, automaton.machine, release=self._give, go_on=go_on)
 
-    def _shared(self) -> tuple[Arena, DeviceDrafts]:
-        """Return what all sessions look up, made at the first use."""
+    def _shared(self, machine: FrozenMachine) -> tuple[Arena, DeviceDrafts]:
+        """Return what sessions look up, made at the first use, and anew where there is no room for a machine more."""
         with self._lock:
-            if self._tables is None:
+            is_full = self._tables is not None and self._tables[0].num_bytes >= _MOST_TABLE_BYTES
+            if self._tables is None or (is_full and machine not in self._tables[0]):
+                self._free.clear()
                 arena = Arena(
                     vocabulary_digest=self._vocabulary.digest,
                     num_tokens=self._vocabulary.size,
@@ -122,13 +129,16 @@ class DevicePool:
 
     def _take(self, shape: StepShape, arena: Arena, drafts: DeviceDrafts) -> DeviceSession:
         with self._lock:
-            found = next((key for key, session in self._free.items() if session.shape == shape), None)
+            fits = (key for key, one in self._free.items() if one.shape == shape and one.arena is arena)
+            found = next(fits, None)
             if found is not None:
                 return self._free.pop(found)
-            return DeviceSession(self._model, arena, shape, lane=self._lane, drafts=drafts)
+        return DeviceSession(self._model, arena, shape, lane=self._lane, drafts=drafts)
 
     def _give(self, session: DeviceSession) -> None:
         with self._lock:
+            if self._tables is None or session.arena is not self._tables[0]:
+                return
             self._free[id(session)] = session
             if len(self._free) > _MOST_FREE:
                 self._free.popitem(last=False)

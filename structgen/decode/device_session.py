@@ -83,6 +83,7 @@ class DeviceSession:
 
     Attributes:
         shape: of its steps.
+        arena: where the machines of its rows are.
         drafts: what is drafted; None where nothing is.
         num_steps: steps that were started, ever.
     """
@@ -111,7 +112,7 @@ class DeviceSession:
         self.drafts = drafts if shape.num_drafted else None
         self.num_steps = 0
         self._model = model
-        self._arena = arena
+        self.arena = arena
         self._steps_per_reading = steps_per_reading
         self._lane = Lane(model.device) if lane is None else lane
         self._cache = KvCache(least_rows=shape.num_rows, least_positions=shape.num_slots)
@@ -151,7 +152,7 @@ class DeviceSession:
 
     def _load(self, row: int, start: RowStart) -> None:
         prompt = start.prompt_token_ids
-        first_state = self._arena.add(start.machine)
+        first_state = self.arena.add(start.machine)
         self._state.registers.is_done[row].fill_(ENDED)
         if self._version != self._current_version:
             self._prepare()
@@ -199,7 +200,7 @@ class DeviceSession:
 
     @property
     def _current_version(self) -> tuple[int, int]:
-        return self._arena.version, 0 if self.drafts is None else self.drafts.version
+        return self.arena.version, 0 if self.drafts is None else self.drafts.version
 
     def _prepare(self) -> None:
         """Bind the step to where the tables are now, while all rows rest: trying it draws nothing."""
@@ -208,7 +209,7 @@ class DeviceSession:
         is_done.fill_(ENDED)
         version = self._current_version
         drafted = None if self.drafts is None else self.drafts.tensor[:, : self.shape.num_drafted]
-        tables = StepTables(arena=self._arena.tables, drafts=drafted)
+        tables = StepTables(arena=self.arena.tables, drafts=drafted)
         step = DeviceStep(self._model, self._cache, tables, self.shape, self._state)
         self._step = GraphedStep(step, self._model.device)
         self._version = version
@@ -238,7 +239,7 @@ class DeviceSession:
             # An option has a value for each place of the row.
             tensor.view(self.shape.num_rows, -1)[row].fill_(value)
         self._write_bias(row, sampling)
-        settle_(self._arena.tables, registers)
+        settle_(self.arena.tables, registers)
 
     def _truncations(self, sampling: Sampling) -> list[tuple[torch.Tensor, float]]:
         options = self._state.options

@@ -132,6 +132,11 @@ class Arena:
         """The tensors as they are now; never older than a version that was read before."""
         return self._published[1]
 
+    def __contains__(self, machine: FrozenMachine) -> bool:
+        """Say whether a machine is there already."""
+        with self._lock:
+            return any(one is machine for one, _ in self._machines)
+
     def add(self, machine: FrozenMachine) -> int:
         """Take a machine and return the number of its start state; one that is there already keeps its numbers.
 
