@@ -339,6 +339,13 @@ class Generator(Generic[T]):
 
         return grammar_to_text(self._declaration.grammar)
 
+    @functools.cached_property
+    def _grammar_digest(self) -> str:
+        """Digest of what is compiled of the text of the grammar, as a replay does it."""
+        from structgen.grammar.cache import digest_in_full
+
+        return digest_in_full(self._declaration.grammar, self._runtime.vocabulary, self._compiled.limits)
+
     def _record(self, call: _Call, token_ids: tuple[int, ...]) -> ReplayRecord:
         import torch
 
@@ -356,7 +363,7 @@ class Generator(Generic[T]):
             vocabulary_digest=runtime.vocabulary.digest,
             tokenizer_digest=runtime.identity.tokenizer_digest,
             chat_template_digest=runtime.identity.chat_template_digest,
-            automaton_digest=self._automaton.digest,
+            automaton_digest=self._grammar_digest,
             grammar=self._grammar_text,
             limits=self._compiled.limits,
             answers=None if answers is None else tuple(answers),

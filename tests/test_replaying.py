@@ -65,6 +65,13 @@ def test_a_stored_record_gives_the_same_tokens_without_the_type(model: sg.Model,
     assert name == "choice" or not other.is_same
 
 
+@pytest.mark.parametrize("name", TYPES)
+def test_a_record_of_the_exact_language_is_replayed(model: sg.Model, name: str) -> None:
+    """Without a policy the grammar is compiled as it was declared; the record has all of it nevertheless."""
+    record = record_of(model, TYPES[name], seed=5, max_tokens=60, whitespace="spaced", policy=None)
+    assert sg.replay(record, model=model).is_same
+
+
 def test_an_exact_choice_is_drawn_again(model: sg.Model) -> None:
     """The law over whole answers is not that of tokens under a mask, and a replay draws by the same."""
     texts = set()

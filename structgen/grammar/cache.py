@@ -98,7 +98,7 @@ class CompileCache:
             CompileError: as build_automaton says.
         """
         text = key_text(grammar, vocabulary, limits)
-        digest = hashlib.sha256(text.encode()).hexdigest()
+        digest = _digest_of(text)
         outcome = CacheOutcome.MEMORY
 
         def build() -> TokenAutomaton:
@@ -148,6 +148,15 @@ class CompileCache:
                 UserWarning,
                 stacklevel=4,
             )
+
+
+def digest_in_full(grammar: Grammar, vocabulary: Vocabulary, limits: Limits) -> str:
+    """Return the digest that the automaton of a grammar has once its rules are written down, all of them."""
+    return _digest_of(key_text(Grammar(dict(grammar.rules), grammar.start), vocabulary, limits))
+
+
+def _digest_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def key_text(grammar: Grammar, vocabulary: Vocabulary, limits: Limits) -> str:
