@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from structgen.kernels._numba.truncate import fill_weights
+from structgen.kernels._numba.truncate import border, fill_weights
 from structgen.kernels.gumbel import LEAST_TEMPERATURE
 from structgen.kernels.truncate import Truncation, truncate_, truncate_reference_
 
@@ -127,3 +127,18 @@ def test_only_one_float32_row_is_truncated() -> None:
     for bad in (torch.zeros(2, 3), torch.zeros(3, dtype=torch.float64)):
         with pytest.raises(TypeError, match="one row of float32"):
             truncate_(bad, 0.0, 1.0, Truncation(top_k=1))
+
+
+def test_a_prefix_that_ends_with_its_bin_ends_there() -> None:
+    """Sums of one bin in two orders differ in the last bit, and the share may lie between: no further bin is kept."""
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        near, far = -0.01 * rng.random(6), -5.0 - 3.0 * rng.random(10)
+        row = np.concatenate([[0.0], near[1:], far]).astype(np.float32)
+        weights = np.zeros(512)
+        fill_weights(row, 0, len(row), 0.0, 1.0 / math.log(2.0), weights)
+        share = sum(weights[:6]) / weights.sum()
+        for close in (share, np.nextafter(share, 1.0), np.nextafter(share, 0.0)):
+            value, num_equal = border(row, 0.0, 1.0, 1 << 62, close)
+            assert 5 <= (row >= value).sum() <= 7
+            assert num_equal >= 1

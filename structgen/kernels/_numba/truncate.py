@@ -79,7 +79,7 @@ def end_of_prefix(
     """Return the value at which a prefix ends, and how many of the values equal to it are in it.
 
     Args:
-        values: values of which the prefix takes some; if it takes all, the end is below them.
+        values: values of which the prefix takes some; there may be none, and the end is -inf.
         order: their places, greatest value first.
         largest: has the weight 1.
         scale: of the weights.
@@ -101,7 +101,8 @@ def end_of_prefix(
         mass += weights[0]
         if number + 1 >= num_left or mass >= mass_left:
             return float(value), float(num_equal)
-    return -math.inf, 0.0
+    # Rounding may lead past the last one; where there is none nothing is cut.
+    return (float(value), float(num_equal)) if num_equal else (-math.inf, 0.0)
 
 
 @jit(_BORDER(array(types.float32), types.float64, types.float64, types.int64, types.float64))
