@@ -120,7 +120,7 @@ class Drafting:
         try:
             for token_id in others(round_):
                 if draft.takes(token_id) and int(token_id) not in draft.here.children:
-                    found.append((int(token_id), Place(f"{name}, others", getattr(session, "kind", None))))
+                    found.append((int(token_id), _place(f"{name}, others", session)))
         except Exception:  # code of a user
             self._drop(name)
         self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - clock
@@ -152,7 +152,7 @@ class Drafting:
         try:
             session = self._sessions[name]
             for proposal in session.propose(round_):
-                place = Place(name, getattr(session, "kind", None))
+                place = _place(name, session)
                 if not round_.take(proposal, place) or not self._wants(draft, name):
                     break
         except Exception:  # code of a user, or a draft model that gives no legal token a probability
@@ -169,6 +169,13 @@ class Drafting:
             "drafter %s failed and is not asked again by this request; the text is the same", name, exc_info=True
         )
         self._sessions.pop(name, None)
+
+
+def _place(name: str, session: DraftSession) -> Place:
+    """Return what is known of the token that a session gave last; raise TypeError where nothing can be kept by it."""
+    place = Place(name, getattr(session, "kind", None))
+    hash(place)
+    return place
 
 
 class _Round:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,9 @@ from explicit import A9, C3, QUOTE, STRING, VOCABULARY, A, B, State, random_logi
 from explicit import Model as Explicit
 from structgen.config import Sampling
 from structgen.decode.loop import Decoding, Request
+from structgen.decode.pass_costs import PassCosts
+from structgen.decode.request_control import RequestControl
+from structgen.decode.speculation_control import RouteControl
 from structgen.drafter import DraftRequest, DraftView
 from structgen.errors import LimitError, NoLegalTokenError
 
@@ -87,6 +90,34 @@ def test_a_limit_that_only_a_sibling_reaches_changes_no_text(kind: type[State]) 
         assert run.text == plain.text
         accepted += run.trace.accepted["Guess, others"]
     assert accepted > 0
+
+
+def test_a_kind_that_cannot_be_looked_up_is_the_fault_of_its_drafter() -> None:
+    """It is not asked again, and the text is the same: a token, and a sibling, of such a kind get into no draft."""
+
+    class Odd(Session):
+        kind: Any = None
+
+        def propose(self, view: DraftView) -> list[int]:
+            self.kind = ["a", "list"] if view.token_ids[2:] and not branches else None
+            return [B, A]
+
+        def others(self, view: DraftView) -> list[int]:
+            self.kind = {}
+            return [A]
+
+    @dataclass(frozen=True)
+    class Drafts(Guess):
+        def start(self, request: DraftRequest) -> Session:
+            return Odd(self.guess)
+
+    plain = decode(State(STRING), None, 3, ascii_logits, Sampling())
+    for branches in (3, 0):
+        route = RouteControl("route", ["Guess"], PassCosts({1: 1.0, 2: 1.01, 16: 1.02}), max_draft_tokens=8)
+        control = RequestControl(route, draws_by_itself=False, most_branches=branches)
+        speculation = replace(setup([Drafts(lambda view: [])]), control=control)
+        run = decode(State(STRING), speculation, 3, ascii_logits, Sampling())
+        assert run.token_ids == plain.token_ids
 
 
 @pytest.mark.parametrize("kind", [Limited, LimitedMove])
