@@ -227,9 +227,11 @@ class Model:
         """
         return self._generators.get(output_type, settings_of(TypeSettings, options))
 
-    def _bind(self, output_type: Any, options: Mapping[str, Any]) -> tuple[Generator[Any], RunOptions]:
+    def _bind(
+        self, output_type: Any, options: Mapping[str, Any], *, also: tuple[str, ...] = ()
+    ) -> tuple[Generator[Any], RunOptions]:
         """Return the generator for a call, and what is left of its options once all have been checked."""
-        type_options, run_options = split_options(options)
+        type_options, run_options = split_options(options, also=also)
         return self._generators.get(output_type, settings_of(TypeSettings, type_options)), run_options
 
     @overload
@@ -317,7 +319,7 @@ class Model:
         if isinstance(prompts, str) or not isinstance(prompts, Iterable):
             raise OptionError("generate_batch takes a list of prompts; for one prompt there is generate")
         check_count("max_rows", max_rows)
-        generator, run_options = self._bind(output_type, options)
+        generator, run_options = self._bind(output_type, options, also=("max_rows",))
         rows = [partial(generator._value_row, prompt, run_options) for prompt in prompts]
         return run_batch(self._new_batch(run_options), rows, max_rows=max_rows)
 
@@ -338,7 +340,8 @@ class Model:
         if isinstance(requests, str) or not isinstance(requests, Iterable):
             raise OptionError("run_batch takes a list of pairs (output type, prompt)")
         check_count("max_rows", max_rows)
-        bound = [(*self._bind(output_type, options), prompt) for output_type, prompt in map(_pair, requests)]
+        pairs = [_pair(number, request) for number, request in enumerate(requests)]
+        bound = [(*self._bind(output_type, options, also=("max_rows",)), prompt) for output_type, prompt in pairs]
         rows = [partial(generator._result_row, prompt, run_options) for generator, run_options, prompt in bound]
         return run_batch(self._new_batch(bound[0][1] if bound else {}), rows, max_rows=max_rows)
 
@@ -346,8 +349,11 @@ class Model:
         return self._runtime.new_batch(deterministic=settings_of(CallSettings, options).deterministic)
 
 
-def _pair(request: object) -> tuple[Any, Any]:
+def _pair(number: int, request: object) -> tuple[Any, Any]:
     """Return a row of run_batch as (output type, prompt)."""
-    if not isinstance(request, tuple | list) or len(request) != 2:
-        raise OptionError(f"run_batch takes pairs (output type, prompt), not {type(request).__name__}")
-    return request[0], request[1]
+    given = type(request).__name__
+    if isinstance(request, tuple | list):
+        if len(request) == 2:
+            return request[0], request[1]
+        given = f"{given} of {len(request)}"
+    raise OptionError(f"run_batch takes pairs (output type, prompt), and row {number} is a {given}")

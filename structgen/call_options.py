@@ -25,7 +25,7 @@ from structgen.config import (
     check_seed,
     unknown_option,
 )
-from structgen.errors import OptionError
+from structgen.errors import OptionError, shown
 
 if TYPE_CHECKING:
     from structgen.grammar.json_schema import PropertyOrder
@@ -42,6 +42,8 @@ _INSTEAD = MappingProxyType(
         "messages": "chat messages are the prompt, the argument after the type",
         "response_format": "the output type is the first argument, such as sg.JsonSchema({...})",
         "schema": "the output type is the first argument, such as sg.JsonSchema({...})",
+        "max_rows": "only a batch has rows: call model.generate_batch(type, prompts, max_rows=...)",
+        "batch_size": "write max_rows=... in model.generate_batch or run_batch",
     }
 )
 
@@ -150,12 +152,29 @@ def settings_of(kind: type[SettingsT], options: Mapping[str, Any]) -> SettingsT:
     known = [option.name for option in fields(kind)]
     for name in options:
         if name not in known:
-            raise unknown_option("the call", name, known, instead=_INSTEAD)
+            raise unknown_option("the call", name, known, instead=_INSTEAD | _of_the_other_kind(kind))
     return kind(**options)
 
 
-def split_options(options: Mapping[str, Any]) -> tuple[TypeOptions, RunOptions]:
+def _of_the_other_kind(kind: type[TypeSettings] | type[CallSettings]) -> dict[str, str]:
+    """Return where the options go that a `Generator` takes when it is made, not when it is called, or the reverse."""
+    if kind is CallSettings:
+        return {
+            option.name: f"it is about the type, so write model.generator(type, {option.name}=...)"
+            for option in fields(TypeSettings)
+        }
+    return {
+        option.name: f"it is about a call, so write generator(prompt, {option.name}=...)"
+        for option in fields(CallSettings)
+    }
+
+
+def split_options(options: Mapping[str, Any], *, also: tuple[str, ...] = ()) -> tuple[TypeOptions, RunOptions]:
     """Return the options of `Model.run` that are about the type, and those that are about the call, all checked.
+
+    Args:
+        options: as they were written.
+        also: what the caller takes beside them, to be named where one is misspelt.
 
     Raises:
         OptionError: an option is misspelt, out of range or of another type.
@@ -164,7 +183,7 @@ def split_options(options: Mapping[str, Any]) -> tuple[TypeOptions, RunOptions]:
     of_call = [option.name for option in fields(CallSettings)]
     for name in options:
         if name not in of_type and name not in of_call:
-            raise unknown_option("the call", name, [*of_call, *of_type], instead=_INSTEAD)
+            raise unknown_option("the call", name, [*also, *of_call, *of_type], instead=_INSTEAD)
     type_options: Any = {name: value for name, value in options.items() if name in of_type}
     run_options: Any = {name: value for name, value in options.items() if name in of_call}
     # Made here to be checked, so that a bad option is told before a type is compiled.
@@ -176,14 +195,14 @@ def takes(*kinds: type[TypeSettings] | type[CallSettings]) -> Callable[[Function
     """Return a decorator that lets `help()` and `inspect.signature` show the options one by one, with defaults."""
 
     def show(function: FunctionT) -> FunctionT:
-        shown = inspect.signature(function)
-        named = [one for one in shown.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        signature = inspect.signature(function)
+        named = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
         for option in (option for kind in kinds for option in fields(kind)):
             default = option.default if option.default is not MISSING else inspect.Parameter.empty
             named.append(
                 inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=option.type)
             )
-        function.__signature__ = shown.replace(parameters=named)  # type: ignore[attr-defined]  # where Python looks for it
+        function.__signature__ = signature.replace(parameters=named)  # type: ignore[attr-defined]  # where Python looks for it
         return function
 
     return show
@@ -195,11 +214,14 @@ def _checked_stop(stop: object) -> tuple[str, ...]:
     Raises:
         OptionError: they are no list of strings that a text can hold.
     """
-    if not isinstance(stop, list | tuple) or not all(isinstance(one, str) for one in stop):
+    if not isinstance(stop, list | tuple):
         raise OptionError(
             "stop ends free text (str), and no other type needs it; it must be a list of strings, such as "
             f"stop=['\\n\\n'], not {type(stop).__name__}"
         )
+    for one in stop:
+        if not isinstance(one, str):
+            raise OptionError(f"stop holds {shown(one)}, which is no string: write them as in stop=['\\n\\n']")
     if "" in stop:
         raise OptionError("stop holds an empty string, which would end every text at once; remove it")
     return tuple(stop)

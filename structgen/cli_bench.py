@@ -18,6 +18,7 @@ from structgen.cli_types import (
     SchemaOption,
     TypeOption,
     declared,
+    usable_type,
 )
 from structgen.errors import OptionError, shown
 
@@ -76,12 +77,11 @@ def speculation(  # noqa: PLR0913 - the options of a command line
     import structgen as sg
     from structgen import bench_speculation as measuring
 
-    wanted = declared(schema=schema, type_name=type_name, regex=regex, choice=choice, lark=lark)
-    asked = read_prompts(prompts)
     rows = _batch_sizes(batch_sizes)
+    output_type = usable_type(declared(schema=schema, type_name=type_name, regex=regex, choice=choice, lark=lark))
+    asked = read_prompts(prompts)
     typer.echo(f"loading {model or 'SmolLM2-135M-Instruct'} ...", err=True)
     target = sg.load(model)
-    output_type: Any = str if wanted is None else wanted.output_type
     generator = target.generator(output_type)
     ways: dict[str, Speculation] = {
         measuring.OFF: sg.Speculation.off(),
@@ -156,7 +156,7 @@ def _prompt(line: str, place: str) -> Any:
 def _batch_sizes(text: str) -> list[int]:
     parts = text.split(",")
     if not all(part.strip().isascii() and part.strip().isdigit() and 0 < int(part) <= 1024 for part in parts):
-        raise OptionError(f"--batch-sizes takes numbers such as 1,4,16, not {shown(text)}")
+        raise typer.BadParameter(f"--batch-sizes takes numbers such as 1,4,16, not {shown(text)}")
     return sorted({1, *map(int, parts)})
 
 

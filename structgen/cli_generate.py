@@ -22,8 +22,9 @@ from structgen.cli_types import (
     TypeOption,
     declared,
     read_stdin,
+    usable_type,
 )
-from structgen.errors import GrammarSyntaxError, OptionError, StructgenError
+from structgen.errors import OptionError, StructgenError
 
 if TYPE_CHECKING:
     from structgen.call_options import CallOptions
@@ -78,10 +79,6 @@ def generate(  # noqa: PLR0913 - the options of a command line
     """
     _refuse_file(prompt)
     wanted = declared(schema=schema, type_name=type_name, regex=regex, choice=choice, lark=lark)
-    output_type: Any = str if wanted is None else wanted.output_type
-    if wanted is not None:
-        for warning in wanted.warnings:
-            typer.echo(f"structgen: {wanted.name}: {warning}", err=True)
     options = _call_options(
         temperature=temperature,
         greedy=greedy,
@@ -90,12 +87,13 @@ def generate(  # noqa: PLR0913 - the options of a command line
         stop=stop or [],
         whitespace=whitespace,
     )
-    _refuse_early(output_type, wanted.name if wanted else "", has_stop=bool(stop))
+    output_type = usable_type(wanted, has_stop=bool(stop))
     if raw and system is not None:
         raise typer.BadParameter("--system is part of the chat template, which --raw leaves out")
     text = read_stdin("the prompt") if prompt == "-" else prompt
     if not text.strip():
-        raise typer.BadParameter("the prompt is empty: write what the model is asked, or - to read it from stdin")
+        instead = "stdin held nothing" if prompt == "-" else "write what the model is asked, or - to read it from stdin"
+        raise typer.BadParameter(f"the prompt is empty: {instead}")
     result = _run(model, output_type, _prompt(text, system, is_raw=raw), options, stream=stream)
     if wanted is not None and result.report.truncated:
         typer.echo(
@@ -149,18 +147,6 @@ def _refuse_file(prompt: str) -> None:
             f"{option} {prompt}"
         )
     raise typer.BadParameter(f"{prompt!r} is a file, and the prompt is a text: write structgen generate - < {prompt}")
-
-
-def _refuse_early(output_type: object, name: str, *, has_stop: bool) -> None:
-    """Raise what makes a type unusable, before seconds are spent on a model."""
-    from structgen.output_type import lower
-
-    try:
-        declaration = lower(output_type)
-    except GrammarSyntaxError as error:
-        raise OptionError(f"{name}: {error}") from error
-    if has_stop and not declaration.takes_stop:
-        raise typer.BadParameter("--stop ends free text, and a declared type says itself where it ends: leave it out")
 
 
 def _prompt(text: str, system: str | None, *, is_raw: bool) -> Prompt:

@@ -13,12 +13,12 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
 from structgen.declarations import Choice, JsonSchema, Lark, Regex
-from structgen.errors import OptionError, StructgenError
+from structgen.errors import GrammarSyntaxError, OptionError, StructgenError
 
 T = TypeVar("T")
 
@@ -84,6 +84,28 @@ def declared(
         return None
     ((_, value, make),) = given
     return make(str(value))
+
+
+def usable_type(wanted: Declared | None, *, has_stop: bool = False) -> Any:
+    """Return the output type, free text where none was declared; tell what it warned of.
+
+    Raises:
+        StructgenError: it cannot be used, said before seconds are spent on a model.
+        typer.BadParameter: it takes no stop strings.
+    """
+    from structgen.output_type import lower
+
+    if wanted is None:
+        return str
+    for warning in wanted.warnings:
+        typer.echo(f"structgen: {wanted.name}: {warning}", err=True)
+    try:
+        declaration = lower(wanted.output_type)
+    except GrammarSyntaxError as error:
+        raise OptionError(f"{wanted.name}: {error}") from error
+    if has_stop and not declaration.takes_stop:
+        raise typer.BadParameter("--stop ends free text, and a declared type says itself where it ends: leave it out")
+    return wanted.output_type
 
 
 def _from_file(name: str) -> Declared:

@@ -166,6 +166,17 @@ CASES = (
     ),
     Case('model.generate(bool, "Yes?", greedy=True)', "OptionError", "'greedy'", "sampling=sg.Sampling.greedy()"),
     Case('model.generate(bool, "Yes?", tools=[len])', "OptionError", "'tools'", "sg.ToolSet([...])"),
+    Case(
+        "model.generator(bool, max_tokens=9)", "OptionError", "'max_tokens'", "write generator(prompt, max_tokens=...)"
+    ),
+    Case(
+        'model.generator(bool)("Yes?", whitespace="compact")',
+        "OptionError",
+        "'whitespace'",
+        "write model.generator(type, whitespace=...)",
+    ),
+    Case('model.generate(bool, "Yes?", max_rows=9)', "OptionError", "'max_rows'", "model.generate_batch("),
+    Case('model.generate(str, "Yes?", stop=[5])', "OptionError", "stop holds 5", "stop=['\\n\\n']"),
     Case('model.generate(bool, "Yes?", stream=True)', "OptionError", "'stream'", "model.stream(...)"),
     Case('model.generate(bool, "Yes?", system="Be brief.")', "OptionError", "'system'", "chat messages"),
     Case(

@@ -264,6 +264,28 @@ def test_a_limit_that_is_none_is_refused(model: sg.Model, max_rows: Any) -> None
         model.run_batch([(bool, "x")], max_rows=max_rows)
 
 
+def test_a_misspelt_limit_is_told_by_its_name(model: sg.Model) -> None:
+    """Of a batch; where there is no batch, the message says where the option belongs."""
+    for name in ("maxrows", "max_row"):
+        with pytest.raises(sg.OptionError, match=f"'{name}': did you mean max_rows="):
+            model.generate_batch(bool, ["x"], **{name: 2})  # type: ignore[call-overload]
+        with pytest.raises(sg.OptionError, match=f"'{name}': did you mean max_rows="):
+            model.run_batch([(bool, "x")], **{name: 2})  # type: ignore[arg-type]
+    with pytest.raises(sg.OptionError, match="'batch_size': write max_rows="):
+        model.generate_batch(bool, ["x"], batch_size=2)  # type: ignore[call-overload]
+    with pytest.raises(sg.OptionError, match=r"'max_rows': only a batch has rows: call model\.generate_batch"):
+        model.generate(bool, "x", max_rows=2)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    ("request_", "given"), [((bool, "x", "y"), "tuple of 3"), ("ab", "str"), (bool, "type"), ([], "list of 0")]
+)
+def test_what_is_no_pair_is_told_by_its_row(model: sg.Model, request_: Any, given: str) -> None:
+    """Before anything runs."""
+    with pytest.raises(sg.OptionError, match=rf"pairs \(output type, prompt\), and row 1 is a {given}$"):
+        model.run_batch([(bool, "x"), request_])
+
+
 def test_an_empty_batch(model: sg.Model) -> None:
     """No rows are no results."""
     assert model.generate_batch(bool, []) == []

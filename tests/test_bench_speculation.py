@@ -187,6 +187,22 @@ def test_the_command_with_a_draft_model(folder: Path) -> None:
 def test_batch_sizes_that_are_none_are_refused(folder: Path, sizes: str) -> None:
     """In a line."""
     command = ["bench", "speculation", "--prompts", "prompts.txt", "--batch-sizes", sizes]
-    done = CliRunner().invoke(app, command)
-    assert done.exit_code == 1
+    done = CliRunner().invoke(app, command, env={"COLUMNS": "200"})
+    assert done.exit_code == 2
     assert "--batch-sizes takes numbers such as 1,4,16" in done.stderr
+
+
+def test_a_type_that_is_refused_is_told_before_the_model_is_loaded(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what is ignored in it is told as well."""
+
+    def load(_: object = None) -> sg.Model:
+        raise AssertionError("the model was loaded")
+
+    monkeypatch.setattr(sg, "load", load)
+    (folder / "bad.json").write_text('{"type": "object", "maxPropertys": 2, "properties": {"a": {"minItems": -1}}}')
+    done = CliRunner().invoke(app, ["bench", "speculation", "--prompts", "prompts.txt", "--schema", "bad.json"])
+    assert done.exit_code == 1, done.exception
+    assert "'minItems' must be" in done.stderr
+    assert "'maxProperties' was probably meant" in done.stderr

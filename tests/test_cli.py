@@ -326,7 +326,7 @@ MISTAKES: list[tuple[tuple[str, ...], int, str]] = [
     (("check", "legs.json", "--choice", "b"), 2, "only one of these can be meant: FILE, --choice"),
     (("generate",), 2, "Missing argument"),
     (("generate", ""), 2, "the prompt is empty"),
-    (("generate", "--choice", "a", "-"), 2, "the prompt is empty"),
+    (("generate", "--choice", "a", "-"), 2, "the prompt is empty: stdin held nothing"),
     (("generate", "legs.json"), 2, "--schema legs.json"),
     (("generate", "go.lark", "--choice", "a"), 2, "--lark go.lark"),
     (("generate", "pets.py"), 2, "generate - < pets.py"),
