@@ -330,7 +330,7 @@ def test_policy(model: sg.Model) -> None:
         ({"sede": 1}, r"did you mean seed=\.\.\."),
         ({"temperature": 0}, r"sampling=Sampling\(temperature=\.\.\.\)"),
         ({"stop": "x"}, "list of strings"),
-        ({"stop": [1]}, "list of strings"),
+        ({"stop": [1]}, "is no string"),
         ({"stop": [""]}, "empty string"),
         ({"stop": ["x"]}, "leave stop out"),
         ({"route": 5}, "route must be"),
