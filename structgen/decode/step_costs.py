@@ -43,6 +43,7 @@ _SOURCES = (
     "decode/packed_linear.py",
     "decode/int8_linear.py",
     "kernels/byte_rows.py",
+    "kernels/_numba/byte_rows.py",
 )
 
 
