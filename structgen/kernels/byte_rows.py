@@ -60,7 +60,9 @@ def split_rows_reference(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor
     import torch
 
     largest = rows.abs().amax(1, keepdim=True)
-    steps = (rows * (LARGEST / largest.clamp_min(_TINY))).round()
+    # A number divided by a tensor is its product with the inverse in torch, which rounds twice.
+    factor = torch.full_like(largest, LARGEST).div(largest.clamp_min(_TINY))
+    steps = (rows * factor).round()
     high = (steps / STEP).round()
     scales = torch.where(largest.isfinite(), largest.clamp_min(_TINY) / LARGEST, torch.nan)
     return torch.cat([high, steps - STEP * high]), scales[:, 0]
