@@ -79,6 +79,7 @@ def _room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(lane_walk, "_FIRST_ROOM", request.param)
 
 
+@pytest.mark.timeout(1800)  # its thousand examples of make test-full take minutes
 @pytest.mark.usefixtures("_room")
 def test_walks_equal_the_obvious_walk() -> None:
     """Same tokens and same ends, asked for twice, whether or not the gates are known yet."""
