@@ -259,9 +259,10 @@ def _new_tables() -> Tables:
 
 
 def _new_scratch(room: int) -> Scratch:
-    """Return scratch memory; its hash tables must have a power of two of places."""
+    """Return scratch memory; its hash tables need a power of two of places, or a search goes round without an end."""
     from structgen.kernels._numba import lane_walk as compiled
 
+    room = 1 << (room - 1).bit_length()
     return compiled.Scratch(
         np.zeros(compiled.NUM_SIZES, np.int64),
         np.zeros((room, 4), np.int32),

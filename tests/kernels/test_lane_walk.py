@@ -79,7 +79,6 @@ def _room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(lane_walk, "_FIRST_ROOM", request.param)
 
 
-@pytest.mark.timeout(1800)  # its thousand examples of make test-full take minutes
 @pytest.mark.usefixtures("_room")
 def test_walks_equal_the_obvious_walk() -> None:
     """Same tokens and same ends, asked for twice, whether or not the gates are known yet."""
@@ -102,6 +101,15 @@ def test_walks_equal_the_obvious_walk() -> None:
         assert len(set(map(tuple, found.ends.tolist()))) == len(found.ends)
 
     holds()
+
+
+@pytest.mark.parametrize("room", [1, 2, 3, 1025])
+def test_hash_tables_have_a_power_of_two_of_places(room: int) -> None:
+    """Whatever room is asked for, as for 1,024 starts: among 6 places a search went round two of them for ever."""
+    with LaneTrie(ByteTrie.build([b"a"])).scratch(room) as scratch:
+        sizes = [len(scratch.seen), len(scratch.end_keys)]
+
+    assert all(size.bit_count() == 1 and size >= 2 * room for size in sizes)
 
 
 @given(lanes(), st.integers(0, 2), st.integers(0, 3), st.integers(-1, 3))
