@@ -8,11 +8,11 @@ One thread, after a warm-up, median microseconds; chains of four tokens, laws ov
 from __future__ import annotations
 
 import torch
-from advance import NUM_TOKENS, frozen, median_us
+from advance import in_arena
+from measuring import median_us
 
 from structgen.kernels.accept import Accepted, BatchDraft, ChainLaws, Places, accept_, decide_by_ratio_, draft_places_
 from structgen.kernels.advance import Registers
-from structgen.kernels.arena import Arena
 
 NUM_DRAFTED = 4
 NUM_COLUMNS = 32_768
@@ -20,10 +20,7 @@ NUM_COLUMNS = 32_768
 
 def main() -> None:
     """Print a row for each batch size."""
-    torch.set_num_threads(1)
-    machine = frozen()
-    arena = Arena(vocabulary_digest=machine.vocabulary_digest, num_tokens=NUM_TOKENS, num_private_rows=1)
-    start, tables = arena.add(machine), arena.tables
+    _, tables, start = in_arena()
     print(f"{'rows':>6}{'places':>12}{'accept_':>12}{'ratio':>12}")
     for num_rows in (1, 8):
         registers = Registers.new(num_rows, ring_size=64)

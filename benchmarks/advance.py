@@ -7,17 +7,14 @@ One thread, after a warm-up, median microseconds; a schema over a made-up vocabu
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Callable
-
 import numpy as np
 import torch
+from measuring import median_us
 
 import structgen as sg
 from structgen.frozen_machine import FrozenMachine
 from structgen.kernels.advance import Registers, advance_, mask_row_within_, next_states
-from structgen.kernels.arena import Arena
+from structgen.kernels.arena import Arena, Tables
 from structgen.vocabulary import Vocabulary
 
 NUM_TOKENS = 128_256
@@ -47,23 +44,23 @@ def frozen() -> FrozenMachine:
     return machine
 
 
-def median_us(call: Callable[[], object], rounds: int = 200) -> float:
-    """Return the median time of a call."""
-    call()
-    times = []
-    for _ in range(rounds):
-        clock = time.perf_counter()
-        call()
-        times.append((time.perf_counter() - clock) * 1e6)
-    return statistics.median(times)
+def new_arena(machine: FrozenMachine) -> Arena:
+    """Return an arena for machines of its vocabulary, with nothing in it."""
+    return Arena(vocabulary_digest=machine.vocabulary_digest, num_tokens=machine.num_tokens, num_private_rows=64)
+
+
+def in_arena() -> tuple[FrozenMachine, Tables, int]:
+    """Return the machine of the schema, the tables of an arena that has it, and its first state there."""
+    torch.set_num_threads(1)
+    machine = frozen()
+    arena = new_arena(machine)
+    start = arena.add(machine)
+    return machine, arena.tables, start
 
 
 def main() -> None:
     """Print a row for each batch size."""
-    torch.set_num_threads(1)
-    machine = frozen()
-    arena = Arena(vocabulary_digest=machine.vocabulary_digest, num_tokens=NUM_TOKENS, num_private_rows=64)
-    start, tables = arena.add(machine), arena.tables
+    machine, tables, start = in_arena()
     print(f"{machine!r}\n{'rows':>6}{'step':>10}{'advance_':>10}{'own row':>10}{'cut row':>10}")
     for num_rows in (1, 8, 64):
         registers = Registers.new(num_rows, ring_size=64)

@@ -7,34 +7,17 @@ One thread, after a warm-up; each row is a size, then the median and the 10% and
 
 from __future__ import annotations
 
-import platform
-import statistics
-import time
-from collections.abc import Callable
-
 import numpy as np
 import torch
+from measuring import print_head, print_quantiles
 
 from structgen.kernels.apply_mask import apply_mask_, apply_mask_reference_
-
-
-def row(name: str, call: Callable[[], object], rounds: int = 200) -> None:
-    """Print the quantiles of a call's time."""
-    call()
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        call()
-        times.append((time.perf_counter() - start) * 1e6)
-    deciles = statistics.quantiles(times, n=10)
-    print(f"{name:<44}{statistics.median(times):>10.0f}{deciles[0]:>10.0f}{deciles[-1]:>10.0f}")
 
 
 def main() -> None:
     """Print the table: sizes by share of legal tokens and dtype."""
     torch.set_num_threads(1)
-    print(f"{platform.processor() or platform.machine()}, torch {torch.__version__}")
-    print(f"{'':<44}{'median':>10}{'10%':>10}{'90%':>10}")
+    print_head()
     generator = np.random.default_rng(0)
     for size in (49_152, 128_256):
         for share in (0.001, 0.33, 0.95):
@@ -43,8 +26,8 @@ def main() -> None:
             for dtype in (torch.float32, torch.bfloat16):
                 logits = torch.randn(1, size).to(dtype)
                 name = f"{size:>7} {share:>6.1%} {str(dtype).removeprefix('torch.')}"
-                row(name, lambda x=logits, m=mask: apply_mask_(x, m))
-                row(name + ", plain", lambda x=logits, m=tensor_mask: apply_mask_reference_(x, m))
+                print_quantiles(name, lambda x=logits, m=mask: apply_mask_(x, m))
+                print_quantiles(name + ", plain", lambda x=logits, m=tensor_mask: apply_mask_reference_(x, m))
 
 
 if __name__ == "__main__":

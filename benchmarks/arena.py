@@ -7,26 +7,19 @@ One thread; a schema over the bytes and made-up words of a vocabulary of 128,256
 
 from __future__ import annotations
 
-import statistics
-import time
-
 import torch
-from advance import frozen
-
-from structgen.kernels.arena import Arena
+from advance import frozen, new_arena
+from measuring import median_us
 
 
 def main() -> None:
     """Print one line: milliseconds for a machine, with and without room, and MiB."""
     torch.set_num_threads(1)
     machine = frozen()
-    times = []
-    for _ in range(9):
-        arena = Arena(vocabulary_digest=machine.vocabulary_digest, num_tokens=machine.num_tokens, num_private_rows=64)
-        clock = time.perf_counter()
-        arena.add(machine)
-        times.append((time.perf_counter() - clock) * 1e3)
-    print(f"{machine!r}: {statistics.median(times):.1f} ms, {arena.num_bytes / 2**20:.1f} MiB with its room")
+    arena = new_arena(machine)
+    took = median_us(lambda one: one.add(machine), 9, prepare=lambda: new_arena(machine))
+    arena.add(machine)
+    print(f"{machine!r}: {took / 1e3:.1f} ms, {arena.num_bytes / 2**20:.1f} MiB with its room")
 
 
 if __name__ == "__main__":

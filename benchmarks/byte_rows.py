@@ -7,10 +7,8 @@ One thread; each row is what, rows and width, then the median, the 10% and 90% q
 
 from __future__ import annotations
 
-import platform
-
 import torch
-from gumbel import row
+from measuring import print_head, print_quantiles
 
 from structgen.kernels.byte_rows import join_rows, join_rows_reference, split_rows, split_rows_reference
 
@@ -18,16 +16,15 @@ from structgen.kernels.byte_rows import join_rows, join_rows_reference, split_ro
 def main() -> None:
     """Print the table."""
     torch.set_num_threads(1)
-    print(f"{platform.processor() or platform.machine()}, torch {torch.__version__}")
-    print(f"{'':<44}{'median':>10}{'10%':>10}{'90%':>10}")
+    print_head()
     for num_rows, width in ((1, 576), (8, 576), (8, 4096)):
         rows = torch.randn(num_rows, width, generator=torch.Generator().manual_seed(0))
         parts, scales = split_rows(rows)
         name = f"{num_rows} x {width}"
-        row(f"{name} split", lambda x=rows: split_rows(x))
-        row(f"{name} split, plain", lambda x=rows: split_rows_reference(x))
-        row(f"{name} join", lambda x=parts, s=scales: join_rows(x, s))
-        row(f"{name} join, plain", lambda x=parts, s=scales: join_rows_reference(x, s))
+        print_quantiles(f"{name} split", lambda x=rows: split_rows(x))
+        print_quantiles(f"{name} split, plain", lambda x=rows: split_rows_reference(x))
+        print_quantiles(f"{name} join", lambda x=parts, s=scales: join_rows(x, s))
+        print_quantiles(f"{name} join, plain", lambda x=parts, s=scales: join_rows_reference(x, s))
 
 
 if __name__ == "__main__":

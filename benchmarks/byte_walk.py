@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from advance import NUM_TOKENS, frozen, median_us
+from advance import NUM_TOKENS, frozen
+from measuring import median_us
 
 from structgen.kernels.byte_walk import TokenTexts, byte_walk_
 

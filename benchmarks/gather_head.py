@@ -8,26 +8,13 @@ then the least time in microseconds of the listed rows, and of the whole head.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import torch
+from measuring import least_us
 
 from structgen.kernels.gather_head import HeadWeights, gather_head_
 from structgen.kernels.sample import Masks
 
 NUM_TOKENS, SIZE = 49_152, 576
-
-
-def microseconds(call: Callable[[], object], rounds: int = 20) -> float:
-    """Return the least time of a call."""
-    call()
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return min(times) * 1e6
 
 
 def main() -> None:
@@ -41,8 +28,8 @@ def main() -> None:
         words = torch.zeros(1, NUM_TOKENS // 32, dtype=torch.int32)  # the lists say it all
         lists = (torch.tensor([0, num]), ids)
         masks = Masks(words=words, row=torch.zeros(1, dtype=torch.int32), num_tokens=NUM_TOKENS, lists=lists)
-        some = microseconds(lambda m=masks: gather_head_(logits, hidden, HeadWeights(weight), m))
-        whole = microseconds(lambda: torch.nn.functional.linear(hidden, weight))
+        some = least_us(lambda m=masks: gather_head_(logits, hidden, HeadWeights(weight), m))
+        whole = least_us(lambda: torch.nn.functional.linear(hidden, weight))
         print(f"{num:>8}{some:>14.0f}{whole:>14.0f}")
 
 

@@ -6,10 +6,11 @@ Run: python benchmarks/lane_walk.py TOKENIZER_FOLDER [TOKENIZER_FOLDER ...]
 from __future__ import annotations
 
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from measuring import least_us, median_us
 from rich.console import Console
 from rich.table import Table
 from transformers import AutoTokenizer
@@ -20,8 +21,6 @@ from structgen.grammar.ir import Lexeme
 from structgen.grammar.terminal import build_terminal
 from structgen.kernels.lane_walk import LaneTrie, LaneWalker, reference_ends
 from structgen.kernels.trie_walk import CountedDfa
-
-_REPEATS = 50
 
 
 def readers() -> list[CountedDfa]:
@@ -44,21 +43,18 @@ def main(folders: list[str]) -> None:
         first = [walker.add_lane(number) for number in numbers]
         gate = walker.add_gate(numbers)
         starts = [(lane, 0, 0) for lane in first]
-        times = []
-        for _ in range(_REPEATS):
-            mask = np.zeros(len(trie.token_ids) // 32 + 1024, np.int32)
-            began = time.perf_counter()
-            walker.walk(mask, starts, [], lambda _, gate=gate: gate)
-            times.append(time.perf_counter() - began)
-        began = time.perf_counter()
-        ends = reference_ends(
-            trie,
-            lambda lane, parts=parts: (parts[lane % len(parts)], lambda: range(len(parts), 2 * len(parts))),
-            starts,
+
+        def reader(lane: int, parts: list[CountedDfa] = parts) -> tuple[CountedDfa, Callable[[], range]]:
+            return parts[lane % len(parts)], lambda: range(len(parts), 2 * len(parts))
+
+        fast = median_us(
+            lambda mask, w=walker, s=starts, g=gate: w.walk(mask, s, [], lambda _: g),
+            50,
+            prepare=lambda t=trie: np.zeros(len(t.token_ids) // 32 + 1024, np.int32),
         )
-        slow, fast = time.perf_counter() - began, sorted(times)[_REPEATS // 2]
-        num_ends = len({node for node, *_ in ends})
-        figures = (f"{num_ends:,}", f"{fast * 1e6:,.1f}", f"{slow * 1e6:,.0f}", f"{slow / fast:,.0f}")
+        slow = least_us(lambda t=trie, r=reader, s=starts: reference_ends(t, r, s), 1)
+        num_ends = len({node for node, *_ in reference_ends(trie, reader, starts)})
+        figures = (f"{num_ends:,}", f"{fast:,.1f}", f"{slow:,.0f}", f"{slow / fast:,.0f}")
         table.add_row(Path(folder).name, *figures)
     Console().print(table)
 

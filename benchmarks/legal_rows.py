@@ -1,6 +1,6 @@
 """Heads of the legal tokens alone beside whole heads: seconds per step where few tokens are legal, on a real model.
 
-    python benchmarks/legal_rows.py --model FOLDER [--rounds N]
+    python benchmarks/legal_rows.py [--model NAME] [--rounds N]
 
 One thread, float32, no drafts. The same request runs with the one and the other in turns, step by step, so that
 neighbours on the machine meet both alike; texts are compared. A step's time is that of its thread. Step by step, the
@@ -9,13 +9,12 @@ time with few rows over that with whole ones: median and quartiles, apart for st
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from datetime import date
 from typing import Any, Literal
 
-import torch
+from measuring import model_and_rounds, quartiles
 from pydantic import BaseModel, Field
 from rich.console import Console
 from rich.table import Table
@@ -78,16 +77,10 @@ def compare(model: sg.Model, automaton: Any, prompt: str, seed: int) -> tuple[li
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default=None)
-    parser.add_argument("--rounds", type=int, default=4)
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    where = {"device": "cpu", "dtype": "float32"}
-    model = sg.load(**where) if arguments.model is None else sg.load(arguments.model, **where)
+    model, rounds = model_and_rounds(__doc__, rounds=4)
     automaton = model.generator(Order).automaton
     steps, num_same = [], 0
-    for turn in range(arguments.rounds + 1):
+    for turn in range(rounds + 1):
         made, is_same = compare(model, automaton, PROMPTS[turn % len(PROMPTS)], turn)
         if turn:  # the first compiles and warms up
             steps += made
@@ -97,17 +90,15 @@ def main() -> None:
         chosen = [step for step in steps if step[0] is kind]
         if len(chosen) < 2:
             continue
-        low, middle, high = statistics.quantiles([few / whole for _, few, whole in chosen], n=4)
         times = [statistics.median(step[index] for step in chosen) for index in (1, 2)]
         table.add_row(
             name,
             str(len(chosen)),
             *(f"{seconds * 1e3:.1f}" for seconds in times),
-            f"{middle:.2f}",
-            f"{low:.2f} - {high:.2f}",
+            *quartiles([few / whole for _, few, whole in chosen], 2),
         )
     Console().print(table)
-    print(f"same texts: {num_same} of {arguments.rounds}; {model!r}")
+    print(f"same texts: {num_same} of {rounds}; {model!r}")
 
 
 if __name__ == "__main__":

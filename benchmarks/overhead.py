@@ -10,14 +10,13 @@ taken round by round, and its median and quartiles are printed.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from datetime import date
 from typing import Any, Literal
 
 import numpy as np
-import torch
+from measuring import model_and_rounds, quartiles
 from pydantic import BaseModel, Field
 from rich.console import Console
 from rich.progress import track
@@ -108,23 +107,16 @@ def measure(model: sg.Model, sampling: sg.Sampling, rounds: int, name: str) -> l
         free.append(statistics.median(plain))
         constrained.append(statistics.median(ours))
         ratios.append(constrained[-1] / free[-1])
-    low, middle, high = statistics.quantiles(ratios, n=4)
     times = f"{statistics.median(free) * 1e3:.2f}", f"{statistics.median(constrained) * 1e3:.2f}"
-    return [name, *times, f"{middle:.3f}", f"{low:.3f} - {high:.3f}"]
+    return [name, *times, *quartiles(ratios, 3)]
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default=None)
-    parser.add_argument("--rounds", type=int, default=8)
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    where = {"device": "cpu", "dtype": "float32"}
-    model = sg.load(**where) if arguments.model is None else sg.load(arguments.model, **where)
+    model, rounds = model_and_rounds(__doc__, rounds=8)
     table = Table("sampling", "free, ms/token", "constrained, ms/token", "ratio, median", "quartiles")
     for name, sampling in {"greedy": sg.Sampling.greedy(), "temperature 1": sg.Sampling()}.items():
-        table.add_row(*measure(model, sampling, arguments.rounds, name))
+        table.add_row(*measure(model, sampling, rounds, name))
     Console().print(table)
 
 

@@ -8,26 +8,13 @@ batch: of `sample`, and of the plain form.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import torch
+from measuring import least_us
 
 from structgen.kernels.sample import Masks, SampleNoise, SampleOptions, sample, sample_reference
 
 BATCH = 4
 SPREAD = 3.0
-
-
-def microseconds(call: Callable[[], object], rounds: int) -> float:
-    """Return the least time of a call, per row."""
-    call()
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return min(times) * 1e6 / BATCH
 
 
 def all_options() -> dict[str, SampleOptions]:
@@ -55,8 +42,8 @@ def main() -> None:
         noise = SampleNoise(number, number, torch.zeros_like(number))
         for name, options in all_options().items():
             given = {"masks": masks, "options": options, "noise": noise}
-            quick = microseconds(lambda x=logits, g=given: sample(x, **g), 10)
-            plain = microseconds(lambda x=logits, g=given: sample_reference(x, **g), 3)
+            quick = least_us(lambda x=logits, g=given: sample(x, **g), 10) / BATCH
+            plain = least_us(lambda x=logits, g=given: sample_reference(x, **g), 3) / BATCH
             print(f"{size:>8}  {name:<30}{quick:>12.0f}{plain:>12.0f}")
 
 

@@ -10,13 +10,11 @@ costs nothing.
 
 from __future__ import annotations
 
-import statistics
-import time
 import warnings
-from collections.abc import Callable
 
 import numpy as np
 import torch
+from measuring import median_us
 
 from structgen.config import Sampling
 from structgen.decode.loop import Decoding, Request
@@ -27,17 +25,6 @@ from structgen.vocabulary import Vocabulary
 SIZES = (49_152, 128_256)
 SPREAD = 3.0
 LEGAL_SHARES = {"3 tokens": 0.0, "1 in 3": 0.33, "most": 0.95}
-
-
-def microseconds(call: Callable[[], object], rounds: int = 60) -> float:
-    """Return the median time of a call."""
-    call()
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times) * 1e6
 
 
 def random_mask(size: int, share: float) -> np.ndarray:
@@ -72,7 +59,7 @@ def time_draws(size: int) -> None:
         for share in LEGAL_SHARES.values():
             sampler = Sampler(sampling, seed=1, vocabulary_size=size)
             step = Step(mask=random_mask(size, share), position=3, describe=lambda: "benchmark")
-            row.append(microseconds(lambda s=sampler, w=step: s.draw(logits, w)))
+            row.append(median_us(lambda s=sampler, w=step: s.draw(logits, w), 60))
         print(f"{size:>8}  {name:<22}" + "".join(f"{value:>12.0f}" for value in row))
 
 

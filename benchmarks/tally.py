@@ -7,10 +7,8 @@ One thread, after a warm-up, median microseconds.
 
 from __future__ import annotations
 
-import statistics
-import time
-
 import torch
+from measuring import median_us
 
 from structgen.kernels.sample import Sampled
 from structgen.kernels.tally import Drawn, Tally, tally_
@@ -31,12 +29,9 @@ def main() -> None:
                 "num_accepted": torch.zeros(num_rows, dtype=torch.int32),
             }
         step = Drawn(mask_row=torch.zeros(num_places, dtype=torch.int32), sampled=sampled, **draft)
-        tally, times = Tally.new(num_rows), []
-        for _ in range(200):
-            clock = time.perf_counter()
-            tally_(tally, step)
-            times.append((time.perf_counter() - clock) * 1e6)
-        print(f"{num_rows:>4} rows, {num_nodes} places each {statistics.median(times):>8.1f} us")
+        tally = Tally.new(num_rows)
+        median = median_us(lambda t=tally, s=step: tally_(t, s))
+        print(f"{num_rows:>4} rows, {num_nodes} places each {median:>8.1f} us")
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@ Run: python benchmarks/token_columns.py TOKENIZER_FOLDER [TOKENIZER_FOLDER ...]
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
+from measuring import least_us
 from rich.console import Console
 from rich.table import Table
 from transformers import AutoTokenizer
@@ -18,8 +18,6 @@ import structgen as sg
 from structgen.grammar.lexemes import json_string
 from structgen.grammar.terminal import build_terminal
 from structgen.kernels.token_columns import ByteMachine, reference_columns, token_columns
-
-_REPEATS = 10
 
 
 def counted_strings(max_length: int) -> ByteMachine:
@@ -43,22 +41,16 @@ def main(folders: list[str]) -> None:
         trie = sg.Vocabulary.from_tokenizer(AutoTokenizer.from_pretrained(folder)).trie
         for max_length in (2, 50, 1000):
             machine = counted_strings(max_length)
-            compiled = []
-            for _ in range(_REPEATS):
-                start = time.perf_counter()
-                columns = token_columns(trie, machine, lambda size: None)
-                compiled.append(time.perf_counter() - start)
-            fast, slow = min(compiled), None
+            columns = token_columns(trie, machine, lambda size: None)
+            fast, slow = least_us(lambda t=trie, m=machine: token_columns(t, m, lambda size: None), 10), None
             if max_length == 2:
-                start = time.perf_counter()
-                reference_columns(trie, machine)
-                slow = time.perf_counter() - start
+                slow = least_us(lambda t=trie, m=machine: reference_columns(t, m), 1)
             table.add_row(
                 Path(folder).name,
                 f"{len(machine.table):,}",
                 f"{columns.num_columns:,}",
-                f"{fast * 1e3:.2f}",
-                "" if slow is None else f"{slow * 1e3:,.0f}",
+                f"{fast / 1e3:.2f}",
+                "" if slow is None else f"{slow / 1e3:,.0f}",
                 "" if slow is None else f"{slow / fast:,.0f}",
             )
     Console().print(table)

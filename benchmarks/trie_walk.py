@@ -6,9 +6,9 @@ Run: python benchmarks/trie_walk.py TOKENIZER_FOLDER [TOKENIZER_FOLDER ...]
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
+from measuring import least_us, median_us
 from rich.console import Console
 from rich.table import Table
 from transformers import AutoTokenizer
@@ -18,8 +18,6 @@ from structgen.grammar import dfa, lexemes
 from structgen.grammar.ir import Lexeme
 from structgen.grammar.terminal import build_terminal
 from structgen.kernels.trie_walk import CountedDfa, TrieWalker, reference_walk
-
-_REPEATS = 20
 
 
 def cases() -> dict[str, tuple[CountedDfa, int]]:
@@ -39,11 +37,6 @@ def cases() -> dict[str, tuple[CountedDfa, int]]:
     }
 
 
-def median(values: list[float]) -> float:
-    """Return the middle value."""
-    return sorted(values)[len(values) // 2]
-
-
 def main(folders: list[str]) -> None:
     """Print a table per run."""
     table = Table("vocabulary", "from", "tokens that stay", "compiled, us", "obvious form, us", "ratio")
@@ -51,16 +44,9 @@ def main(folders: list[str]) -> None:
         walker = TrieWalker(sg.Vocabulary.from_tokenizer(AutoTokenizer.from_pretrained(folder)).trie)
         for name, (one, state) in cases().items():
             walk = walker.walk(one, state, 0, walker.whole)
-            compiled = []
-            for _ in range(_REPEATS):
-                start = time.perf_counter()
-                walker.walk(one, state, 0, walker.whole)
-                compiled.append(time.perf_counter() - start)
-            start = time.perf_counter()
-            reference_walk(walker.trie, one, state, 0, walker.whole)
-            slow = time.perf_counter() - start
-            fast = median(compiled)
-            figures = (f"{len(walk.stay):,}", f"{fast * 1e6:,.1f}", f"{slow * 1e6:,.0f}", f"{slow / fast:,.0f}")
+            fast = median_us(lambda w=walker, o=one, s=state: w.walk(o, s, 0, w.whole), 20)
+            slow = least_us(lambda w=walker, o=one, s=state: reference_walk(w.trie, o, s, 0, w.whole), 1)
+            figures = (f"{len(walk.stay):,}", f"{fast:,.1f}", f"{slow:,.0f}", f"{slow / fast:,.0f}")
             table.add_row(Path(folder).name, name, *figures)
     Console().print(table)
 

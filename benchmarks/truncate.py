@@ -8,25 +8,10 @@ microseconds of both.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import torch
+from measuring import least_us
 
 from structgen.kernels.truncate import Truncation, truncate_, truncate_reference_
-
-Form = Callable[[torch.Tensor, float, float, Truncation], None]
-
-
-def microseconds(form: Form, row: torch.Tensor, truncation: Truncation, rounds: int = 20) -> float:
-    """Return the least time of a call on a copy of the row."""
-    largest, times = float(row.max()), []
-    for _ in range(rounds):
-        copy = row.clone()
-        start = time.perf_counter()
-        form(copy, largest, 1.0, truncation)
-        times.append(time.perf_counter() - start)
-    return min(times) * 1e6
 
 
 def main() -> None:
@@ -43,7 +28,11 @@ def main() -> None:
         for spread in (0.05, 3.0, 8.0):
             row = torch.randn(size, generator=torch.Generator().manual_seed(0)) * spread
             for name, truncation in options.items():
-                each = [microseconds(form, row, truncation) for form in (truncate_, truncate_reference_)]
+                largest = float(row.max())
+                each = [
+                    least_us(lambda x, f=form, m=largest, t=truncation: f(x, m, 1.0, t), prepare=row.clone)
+                    for form in (truncate_, truncate_reference_)
+                ]
                 print(f"{size:>8}{spread:>8g}  {name:<12}" + "".join(f"{value:>10.0f}" for value in each))
 
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
+from measuring import least_us
 from transformers import AutoTokenizer
 
 from structgen.trie import ByteTrie
@@ -23,28 +22,18 @@ DEFAULT_FOLDER = Path.home() / ".cache/structgen-bench/tokenizers"
 COLUMNS = "{:<16} {:>8} {:>8} {:>6} {:>6} {:>9} {:>6} {:>7} {:>7} {:>7}"
 
 
-def best_of_three(work: Callable[[], object]) -> float:
-    """Return the shortest of three runs, in seconds."""
-    times = []
-    for _ in range(3):
-        begin = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - begin)
-    return min(times)
-
-
 def row(folder: Path) -> str:
     """Measure one tokenizer folder."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     vocabulary = Vocabulary.from_tokenizer(tokenizer, cache_dir=None)
-    first = best_of_three(lambda: Vocabulary.from_tokenizer(tokenizer, cache_dir=None))
-    trie = best_of_three(lambda: ByteTrie.build(vocabulary.table.tokens))
+    first = least_us(lambda: Vocabulary.from_tokenizer(tokenizer, cache_dir=None), 3)
+    trie = least_us(lambda: ByteTrie.build(vocabulary.table.tokens), 3)
     with tempfile.TemporaryDirectory() as cache:
         Vocabulary.from_tokenizer(tokenizer, cache_dir=cache)
-        again = best_of_three(lambda: Vocabulary.from_tokenizer(tokenizer, cache_dir=cache))
+        again = least_us(lambda: Vocabulary.from_tokenizer(tokenizer, cache_dir=cache), 3)
     counts = (len(vocabulary.special_ids), vocabulary.num_added, vocabulary.num_undecodable)
     nodes = (vocabulary.trie.num_nodes, vocabulary.trie.max_depth)
-    seconds = (f"{value:.3f}" for value in (trie, first, again))
+    seconds = (f"{value / 1e6:.3f}" for value in (trie, first, again))
     return COLUMNS.format(folder.name, vocabulary.size, *counts, *nodes, *seconds)
 
 
