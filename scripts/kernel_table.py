@@ -25,6 +25,7 @@ from triton.compiler import ASTSource
 
 from structgen.kernels import gather_head, sample
 from structgen.kernels._sample_values import GROUP, TILE, SampleNoise, Workspace
+from structgen.kernels._step_values import KernelChains, KernelDraft, KernelRegisters, KernelTables
 from structgen.kernels._triton import accept as accepting
 from structgen.kernels._triton.advance import advance_kernel, mask_row_within_kernel
 from structgen.kernels._triton.apply_mask import apply_mask_kernel
@@ -38,6 +39,22 @@ ARCHITECTURES = (80, 90)
 DTYPES = ("bf16", "fp16", "fp32")
 MAX_SHARED_BYTES = 48 * 1024
 NONE = "constexpr"
+
+# Types of what the step kernels take.
+TABLES = KernelTables(
+    **dict.fromkeys(("next_state", "machine", "mask_row", "mask_rows", "cost", "cost_after", "least_after"), "*i32"),
+    **dict.fromkeys(("token_class_stride", "num_words", "num_tokens"), "i32"),
+    token_class="*i16",
+    step_start="*i64",
+    accepting="*i1",
+)
+REGISTERS = KernelRegisters(
+    **dict.fromkeys(("state", "num_left", "ring", "is_done", "error"), "*i32"),
+    position="*i64",
+    ring_size="i32",
+    ring_end="*i64",
+)
+DRAFT = KernelDraft("*i32", "*i32", "i32", "i32")
 
 
 class Build(NamedTuple):
@@ -102,17 +119,21 @@ def head_builds(dtype: str) -> Iterator[Build]:
         )
 
 
+def chain_types(law: str) -> KernelChains:
+    """Return the types of what the kernels of block verification take, for laws of a dtype."""
+    return KernelChains(
+        **dict.fromkeys(("target_laws", "draft_laws", "coins", "weight", "mass", "total"), law),
+        **dict.fromkeys(("draft_token", "num_drafted", "drawn"), "*i32"),
+        **dict.fromkeys(("num_places", "num_columns"), "i32"),
+    )
+
+
 def step_builds() -> Iterator[Build]:
     """Give the kernels that read no logits: states, budgets, drafts, what a step came to, rows from bytes."""
-    tables = {"token_class": "*i16", "token_class_stride": "i32", "next_state": "*i32", "step_start": "*i64"}
-    tables |= {"machine": "*i32", "accepting": "*i1", "least_after": "*i32", "cost": "*i32", "cost_after": "*i32"}
-    rows = {"mask_row": "*i32", "mask_rows": "*i32", "num_words": "i32", "num_tokens": "i32", "num_rows": "i32"}
-    moved = {"state": "*i32", "num_left": "*i32", "position": "*i64", "is_done": "*i32", "error": "*i32"}
-    moved |= {"ring": "*i32", "ring_size": "i32", "ring_end": "*i64", "token_id": "*i32", "token_id_stride": "i32"}
-    drafts = {"draft_token": "*i32", "draft_parent": "*i32", "drawn": "*i32", "num_nodes": "i32", "num_rounds": "i32"}
-    places = {"place_state": "*i32", "place_left": "*i32", "place_position": "*i64"}
     options = {"enable_fp_fusion": False}
-    step = tables | rows | moved | drafts | places | {"path": "*i32", "num_accepted": "*i32", "out": "*i32"}
+    step = {"tables": TABLES, "registers": REGISTERS, "state": "*i32", "num_left": "*i32", "out": "*i32"}
+    step |= {"token_id": "*i32", "token_id_stride": "i32", "num_rows": "i32", "path": "*i32", "num_accepted": "*i32"}
+    step |= {"draft": DRAFT, "place_state": "*i32", "place_left": "*i32", "place_position": "*i64", "drawn": "*i32"}
     for kernel, what, constants in (
         (advance_kernel, "", {"TAKES": True, "BLOCK": 128}),
         (mask_row_within_kernel, "", {"BLOCK": 64}),
@@ -120,16 +141,16 @@ def step_builds() -> Iterator[Build]:
         (accepting.accept_kernel, "16 nodes", {"BLOCK": 16}),
     ):
         yield Build(kernel, what, step, constants, options)
-    laws = dict.fromkeys(("target_laws", "draft_laws", "weight", "mass", "total", "coin"), "*fp32")
-    laws |= {"draft_token": "*i32", "num_drafted": "*i32", "num_places": "i32", "num_columns": "i32", "drawn": "*i32"}
+    chains = {"chains": chain_types("*fp32")}
     for kernel in (accepting.block_weights_kernel, accepting.block_masses_kernel, accepting.block_draw_kernel):
-        yield Build(kernel, "float32 laws", laws, {"BLOCK": 1024}, options)
+        yield Build(kernel, "float32 laws", chains, {"BLOCK": 1024}, options)
     sums = {"last": "*i32", "lost": "*fp64", "most": "*fp32", "parent": "*i32", "accepted": "*i32"}
     sums |= dict.fromkeys(("num_passes", "num_drafted", "num_accepted"), "*i64")
     sums |= {"mask_row": "*i32", "token_id": "*i32", "log_legal_mass": "*fp32", "num_rows": "i32", "num_nodes": "i32"}
     yield Build(tally_kernel, "with drafts", sums, {"HAS_DRAFT": True, "BLOCK": 32}, options)
     walk = {"text_start": "*i32", "text": "*u8", "byte_class": "*i32", "table": "*i32", "num_classes": "i32"}
-    yield Build(byte_walk_kernel, "", walk | rows | {"state": "*i32", "out": "*i32"}, {"BLOCK": 32}, options)
+    walk |= {"num_tokens": "i32", "num_words": "i32"}
+    yield Build(byte_walk_kernel, "", walk | {"state": "*i32", "out": "*i32"}, {"BLOCK": 32}, options)
 
 
 def compiled(build: Build, architecture: int) -> dict[str, int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from structgen.kernels._step_values import KernelChains, KernelDraft, KernelRegisters, KernelTables
 from structgen.kernels.advance import RUNNING, Registers, advance_reference_, has_triton, next_states
 from structgen.kernels.arena import Device, Tables
 
@@ -315,13 +316,11 @@ def _draft_places_triton_(tables: Tables, registers: Registers, draft: BatchDraf
 
     from structgen.kernels._triton.accept import draft_places_kernel
 
-    num_rows, num_nodes = draft.parent.shape
+    nodes = KernelDraft(draft.token_id, draft.parent, draft.parent.shape[1], draft.depth)
     with torch.cuda.device_of(draft.parent):  # type: ignore[no-untyped-call]  # torch has no types there
         # fmt: off
-        draft_places_kernel[(num_rows,)](
-            tables.token_class, tables.token_class.stride(0), tables.next_state, tables.step_start, tables.machine,
-            tables.num_tokens, registers.state, registers.num_left, registers.position,
-            draft.token_id, draft.parent, num_nodes, draft.depth, out.state, out.num_left, out.position,
+        draft_places_kernel[(len(draft.parent),)](
+            KernelTables.of(tables), KernelRegisters.of(registers), nodes, out.state, out.num_left, out.position,
             BLOCK=_lanes(draft), enable_fp_fusion=False,
         )
         # fmt: on
@@ -335,15 +334,11 @@ def _accept_triton_(
 
     from structgen.kernels._triton.accept import accept_kernel
 
-    num_rows, num_nodes = draft.parent.shape
+    nodes = KernelDraft(draft.token_id, draft.parent, draft.parent.shape[1], draft.depth + 1)
     with torch.cuda.device_of(drawn):  # type: ignore[no-untyped-call]  # torch has no types there
         # fmt: off
-        accept_kernel[(num_rows,)](
-            tables.token_class, tables.token_class.stride(0), tables.next_state, tables.step_start, tables.machine,
-            tables.accepting, tables.least_after, tables.num_tokens,
-            registers.state, registers.num_left, registers.position, registers.is_done, registers.error,
-            registers.ring, registers.ring.shape[1], registers.ring_end,
-            draft.token_id, draft.parent, drawn, num_nodes, draft.depth + 1, out.path, out.num_accepted,
+        accept_kernel[(len(draft.parent),)](
+            KernelTables.of(tables), KernelRegisters.of(registers), nodes, drawn, out.path, out.num_accepted,
             BLOCK=_lanes(draft), enable_fp_fusion=False,
         )
         # fmt: on
@@ -356,17 +351,21 @@ def _decide_by_ratio_triton_(draft: BatchDraft, laws: ChainLaws, drawn: torch.Te
     from structgen.kernels._triton import accept as kernels
 
     num_rows, num_places, num_columns = laws.target.shape
-    weight, mass, total = torch.empty_like(laws.coins), torch.empty_like(laws.coins), torch.empty_like(laws.coins)
-    sizes = (laws.num_drafted, num_places, num_columns)
+    chains = KernelChains(
+        target_laws=laws.target,
+        draft_laws=laws.draft,
+        draft_token=draft.token_id,
+        num_drafted=laws.num_drafted,
+        num_places=num_places,
+        num_columns=num_columns,
+        coins=laws.coins,
+        weight=torch.empty_like(laws.coins),
+        mass=torch.empty_like(laws.coins),
+        total=torch.empty_like(laws.coins),
+        drawn=drawn,
+    )
     block = _COLUMNS_PER_BLOCK
     with torch.cuda.device_of(drawn):  # type: ignore[no-untyped-call]  # torch has no types there
-        kernels.block_weights_kernel[(num_rows,)](
-            laws.target, laws.draft, draft.token_id, *sizes, weight, enable_fp_fusion=False
-        )
-        kernels.block_masses_kernel[(num_rows, num_places)](
-            laws.target, laws.draft, *sizes, weight, mass, total, BLOCK=block, enable_fp_fusion=False
-        )
-        kernels.block_draw_kernel[(num_rows,)](
-            laws.target, laws.draft, draft.token_id, *sizes, weight, mass, total, laws.coins, drawn,
-            BLOCK=block, enable_fp_fusion=False,
-        )  # fmt: skip
+        kernels.block_weights_kernel[(num_rows,)](chains, enable_fp_fusion=False)
+        kernels.block_masses_kernel[(num_rows, num_places)](chains, BLOCK=block, enable_fp_fusion=False)
+        kernels.block_draw_kernel[(num_rows,)](chains, BLOCK=block, enable_fp_fusion=False)

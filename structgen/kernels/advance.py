@@ -8,83 +8,46 @@ with, and writes one of its own only where the budget takes something away. Leav
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final
 
 from structgen.frozen_machine import STOP_CLASS
-from structgen.kernels.arena import Device, Tables
+from structgen.kernels._step_values import (
+    ENDED,
+    FAILED,
+    ILLEGAL_TOKEN,
+    LEFT,
+    NO_LEGAL_TOKEN,
+    RUNNING,
+    KernelRegisters,
+    KernelTables,
+    Registers,
+)
 
 if TYPE_CHECKING:
     import torch
 
-RUNNING: Final = 0
-ENDED: Final = 1
-LEFT: Final = 2
-FAILED: Final = 3
+    from structgen.kernels.arena import Tables
 
-NO_ERROR: Final = 0
-NO_LEGAL_TOKEN: Final = 1
-ILLEGAL_TOKEN: Final = 2
+__all__ = [
+    "ENDED",
+    "FAILED",
+    "ILLEGAL_TOKEN",
+    "LEFT",
+    "NO_LEGAL_TOKEN",
+    "RUNNING",
+    "Registers",
+    "advance_",
+    "advance_reference_",
+    "has_triton",
+    "mask_row_within_",
+    "mask_row_within_reference_",
+    "next_states",
+    "settle_",
+    "settle_reference_",
+]
 
 _ROWS_PER_BLOCK: Final = 128
 _WORDS_PER_BLOCK: Final = 64
-
-
-@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
-class Registers:
-    """What a step changes, a value for each of B rows; contiguous, on the device of the tables.
-
-    Attributes:
-        state: (B,) int32, of the arena.
-        num_left: (B,) int32, tokens that may still come; the stop token is not counted.
-        position: (B,) int64, of the token that is drawn next.
-        is_done: (B,) int32: RUNNING; ENDED, a stop was drawn or the text can only end; LEFT, the tables do not say what
-            may follow the state; FAILED.
-        error: (B,) int32: why a row failed. NO_LEGAL_TOKEN: none could be drawn; ILLEGAL_TOKEN.
-        ring: (B, N) int32, the tokens of the text, number i at i % N; stops are not written.
-        ring_end: (B,) int64, how many were written, ever.
-    """
-
-    state: torch.Tensor
-    num_left: torch.Tensor
-    position: torch.Tensor
-    is_done: torch.Tensor
-    error: torch.Tensor
-    ring: torch.Tensor
-    ring_end: torch.Tensor
-
-    def __post_init__(self) -> None:
-        """Check what the kernels rely on.
-
-        Raises:
-            ValueError: shapes do not belong together, or a tensor is not contiguous.
-        """
-        num_rows = len(self.state)
-        for field in fields(self):
-            tensor = getattr(self, field.name)
-            if len(tensor) != num_rows or tensor.dim() != 1 + (field.name == "ring") or not tensor.is_contiguous():
-                raise ValueError(f"{field.name} must be contiguous, with a value for each of {num_rows} rows")
-
-    @classmethod
-    def new(cls, num_rows: int, *, ring_size: int, device: Device = "cpu") -> Registers:
-        """Return rows that are done: write state, num_left and position, set is_done to RUNNING, and settle_.
-
-        Args:
-            num_rows: B.
-            ring_size: N, more than are written between two readings.
-            device: that of the tables.
-        """
-        import torch
-
-        narrow = {name: torch.zeros(num_rows, dtype=torch.int32, device=device) for name in ("state", "num_left")}
-        return cls(
-            **narrow,
-            position=torch.zeros(num_rows, dtype=torch.int64, device=device),
-            is_done=torch.full((num_rows,), ENDED, dtype=torch.int32, device=device),
-            error=torch.zeros(num_rows, dtype=torch.int32, device=device),
-            ring=torch.zeros((num_rows, ring_size), dtype=torch.int32, device=device),
-            ring_end=torch.zeros(num_rows, dtype=torch.int64, device=device),
-        )
 
 
 def advance_(tables: Tables, registers: Registers, token_id: torch.Tensor) -> None:
@@ -242,25 +205,11 @@ def _advance_triton_(tables: Tables, registers: Registers, token_id: torch.Tenso
     num_rows = len(registers.state)
     with torch.cuda.device_of(registers.state):  # type: ignore[no-untyped-call]  # torch has no types there
         advance_kernel[(-(-num_rows // _ROWS_PER_BLOCK),)](
-            tables.token_class,
-            tables.token_class.stride(0),
-            tables.next_state,
-            tables.step_start,
-            tables.machine,
-            tables.accepting,
-            tables.least_after,
-            registers.state,
-            registers.num_left,
-            registers.position,
-            registers.is_done,
-            registers.error,
-            registers.ring,
-            registers.ring.shape[1],
-            registers.ring_end,
+            KernelTables.of(tables),
+            KernelRegisters.of(registers),
             registers.state if token_id is None else token_id,
             0 if token_id is None else token_id.stride(0),
             num_rows,
-            tables.num_tokens,
             TAKES=token_id is not None,
             BLOCK=_ROWS_PER_BLOCK,
             enable_fp_fusion=False,
@@ -291,19 +240,5 @@ def _mask_row_within_triton_(tables: Tables, state: torch.Tensor, num_left: torc
     num_words = tables.mask_rows.shape[1]
     with torch.cuda.device_of(state):  # type: ignore[no-untyped-call]  # torch has no types there
         mask_row_within_kernel[(len(state), -(-num_words // _WORDS_PER_BLOCK))](
-            tables.token_class,
-            tables.token_class.stride(0),
-            tables.next_state,
-            tables.step_start,
-            tables.machine,
-            tables.mask_row,
-            tables.mask_rows,
-            num_words,
-            tables.cost,
-            tables.cost_after,
-            state,
-            num_left,
-            out,
-            BLOCK=_WORDS_PER_BLOCK,
-            enable_fp_fusion=False,
+            KernelTables.of(tables), state, num_left, out, BLOCK=_WORDS_PER_BLOCK, enable_fp_fusion=False
         )

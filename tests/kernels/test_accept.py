@@ -333,24 +333,18 @@ COMPILED = (
     + """
 from structgen.kernels._triton import accept as kernels
 
-tables = {"token_class": "*i16", "token_class_stride": "i32", "next_state": "*i32", "step_start": "*i64",
-          "machine": "*i32"}
-moved = {"state": "*i32", "num_left": "*i32", "position": "*i64"}
-drafts = {"draft_token": "*i32", "draft_parent": "*i32"}
-nodes = {"num_nodes": "i32", "num_rounds": "i32"}
-build(kernels.draft_places_kernel, tables | {"num_tokens": "i32"} | moved | drafts | nodes
-      | {"place_state": "*i32", "place_left": "*i32", "place_position": "*i64"}, {"BLOCK": 16})
-build(kernels.accept_kernel, tables | {"accepting": "*i1", "least_after": "*i32", "num_tokens": "i32"} | moved
-      | {"is_done": "*i32", "error": "*i32", "ring": "*i32", "ring_size": "i32", "ring_end": "*i64"} | drafts
-      | {"drawn": "*i32"} | nodes | {"path": "*i32", "num_accepted": "*i32"}, {"BLOCK": 64})
+sys.path.append("scripts")
+from kernel_table import DRAFT, REGISTERS, TABLES, chain_types
+
+rows = {"tables": TABLES, "registers": REGISTERS, "draft": DRAFT}
+build(kernels.draft_places_kernel, rows | {"place_state": "*i32", "place_left": "*i32", "place_position": "*i64"},
+      {"BLOCK": 16})
+build(kernels.accept_kernel, rows | {"drawn": "*i32", "path": "*i32", "num_accepted": "*i32"}, {"BLOCK": 64})
 for dtype in ("*fp32", "*fp64"):
-    laws = {"target_laws": dtype, "draft_laws": dtype}
-    token = {"draft_token": "*i32"}
-    sizes = {"num_drafted": "*i32", "num_places": "i32", "num_columns": "i32"}
-    found = {"weight": dtype, "mass": dtype, "total": dtype}
-    build(kernels.block_weights_kernel, laws | token | sizes | {"weight": dtype}, {})
-    build(kernels.block_masses_kernel, laws | sizes | found, {"BLOCK": 1024})
-    build(kernels.block_draw_kernel, laws | token | sizes | found | {"coin": dtype, "drawn": "*i32"}, {"BLOCK": 1024})
+    chains = {"chains": chain_types(dtype)}
+    build(kernels.block_weights_kernel, chains, {})
+    build(kernels.block_masses_kernel, chains, {"BLOCK": 1024})
+    build(kernels.block_draw_kernel, chains, {"BLOCK": 1024})
 print("checked")
 """
 )

@@ -129,15 +129,13 @@ COMPILED = (
     + """
 from structgen.kernels._triton.advance import advance_kernel, mask_row_within_kernel
 
-tables = {"token_class": "*i16", "token_class_stride": "i32", "next_state": "*i32", "step_start": "*i64",
-          "machine": "*i32"}
+sys.path.append("scripts")
+from kernel_table import REGISTERS, TABLES
+
 for takes in (True, False):
-    build(advance_kernel, tables | {"accepting": "*i1", "least_after": "*i32", "state": "*i32", "num_left": "*i32",
-          "position": "*i64", "is_done": "*i32", "error": "*i32", "ring": "*i32", "ring_size": "i32",
-          "ring_end": "*i64", "token_id": "*i32", "token_id_stride": "i32", "num_rows": "i32", "num_tokens": "i32"},
-          {"TAKES": takes, "BLOCK": 128})
-build(mask_row_within_kernel, tables | {"mask_row": "*i32", "mask_rows": "*i32", "num_words": "i32", "cost": "*i32",
-      "cost_after": "*i32", "state": "*i32", "num_left": "*i32", "out": "*i32"}, {"BLOCK": 64})
+    build(advance_kernel, {"tables": TABLES, "registers": REGISTERS, "token_id": "*i32", "token_id_stride": "i32",
+          "num_rows": "i32"}, {"TAKES": takes, "BLOCK": 128})
+build(mask_row_within_kernel, {"tables": TABLES, "state": "*i32", "num_left": "*i32", "out": "*i32"}, {"BLOCK": 64})
 print("checked")
 """
 )
