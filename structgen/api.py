@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
-from structgen.batch import run_batch
+from structgen.batch import named_row, run_batch
 from structgen.call_options import (
     CallOptions,
     CallSettings,
@@ -320,8 +320,10 @@ class Model:
             raise OptionError("generate_batch takes a list of prompts; for one prompt there is generate")
         check_count("max_rows", max_rows)
         generator, run_options = self._bind(output_type, options, also=("max_rows",))
-        rows = [partial(generator._value_row, prompt, run_options) for prompt in prompts]
-        return run_batch(self._new_batch(run_options), rows, max_rows=max_rows)
+        settings = settings_of(CallSettings, run_options)
+        generator._check_stop(settings)
+        rows = [partial(generator._value_row, number, prompt, settings) for number, prompt in enumerate(prompts)]
+        return run_batch(self._new_batch(settings), rows, max_rows=max_rows)
 
     @takes(CallSettings, TypeSettings)
     def run_batch(
@@ -341,12 +343,18 @@ class Model:
             raise OptionError("run_batch takes a list of pairs (output type, prompt)")
         check_count("max_rows", max_rows)
         pairs = [_pair(number, request) for number, request in enumerate(requests)]
-        bound = [(*self._bind(output_type, options, also=("max_rows",)), prompt) for output_type, prompt in pairs]
-        rows = [partial(generator._result_row, prompt, run_options) for generator, run_options, prompt in bound]
-        return run_batch(self._new_batch(bound[0][1] if bound else {}), rows, max_rows=max_rows)
+        type_options, run_options = split_options(options, also=("max_rows",))
+        type_settings, settings = settings_of(TypeSettings, type_options), settings_of(CallSettings, run_options)
+        rows = []
+        for number, (output_type, prompt) in enumerate(pairs):
+            with named_row(number):
+                generator = self._generators.get(output_type, type_settings)
+                generator._check_stop(settings)
+            rows.append(partial(generator._result_row, prompt, settings))
+        return run_batch(self._new_batch(settings), rows, max_rows=max_rows)
 
-    def _new_batch(self, options: RunOptions) -> TargetBatch:
-        return self._runtime.new_batch(deterministic=settings_of(CallSettings, options).deterministic)
+    def _new_batch(self, settings: CallSettings) -> TargetBatch:
+        return self._runtime.new_batch(deterministic=settings.deterministic)
 
 
 def _pair(number: int, request: object) -> tuple[Any, Any]:

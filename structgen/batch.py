@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from structgen.errors import BatchError, StructgenError
@@ -19,6 +20,16 @@ _log = logging.getLogger("structgen")
 
 # Rows from which on a batch shows a progress bar on a terminal.
 _LONG_BATCH = 8
+
+
+@contextlib.contextmanager
+def named_row(number: int) -> Iterator[None]:
+    """Let an error that ends a batch before it begins say which row it is about."""
+    try:
+        yield
+    except StructgenError as error:
+        error.args = (f"row {number}: {error}",)
+        raise
 
 
 def run_batch(batch: TargetBatch, makers: Sequence[Callable[[], Row[T]]], *, max_rows: int) -> list[T]:

@@ -145,10 +145,11 @@ class Generator(Generic[T]):
         """
         return self._value(self.run(prompt, **options))
 
-    def _value(self, result: Result[T]) -> T:
+    def _value(self, result: Result[T], row: int | None = None) -> T:
         """Return the value of a result, and tell the log what the value does not show."""
         if result.report.truncated and not self._declaration.takes_stop:
-            _log.warning("%s", self._cut(result.report.record))
+            where = "" if row is None else f"row {row}: "
+            _log.warning("%s%s", where, self._cut(result.report.record))
         return result.value
 
     def _cut(self, record: ReplayRecord) -> str:
@@ -180,14 +181,15 @@ class Generator(Generic[T]):
         self._start_alone(call).run()
         return self._result(call)
 
-    def _value_row(self, prompt: Prompt, options: RunOptions) -> _Row[T]:
-        """Return what `__call__` does as a row of a batch; raise what is wrong with the prompt."""
-        call = self._prepared(prompt, settings_of(CallSettings, options))
-        return _Row(call, self._start, lambda ended: self._value(self._result(ended)))
+    def _value_row(self, number: int, prompt: Prompt, settings: CallSettings) -> _Row[T]:
+        """Return what `__call__` does as this row of a batch; raise what is wrong with the prompt."""
+        return _Row(
+            self._prepared(prompt, settings), self._start, lambda ended: self._value(self._result(ended), number)
+        )
 
-    def _result_row(self, prompt: Prompt, options: RunOptions) -> _Row[Result[T]]:
+    def _result_row(self, prompt: Prompt, settings: CallSettings) -> _Row[Result[T]]:
         """Return what `run` does as a row of a batch; raise what is wrong with the prompt."""
-        return _Row(self._prepared(prompt, settings_of(CallSettings, options)), self._start, self._result)
+        return _Row(self._prepared(prompt, settings), self._start, self._result)
 
     @takes(CallSettings)
     def stream(self, prompt: Prompt, **options: Unpack[RunOptions]) -> Iterator[Partial[T]]:
@@ -211,15 +213,19 @@ class Generator(Generic[T]):
         result = self._result(call)
         yield Partial(result.text, result.text[len(shown) :], preview=self._declaration.preview, result=result)
 
+    def _check_stop(self, settings: CallSettings) -> None:
+        """Refuse stop strings where the type says itself where a text ends."""
+        if settings.stop and not self._declaration.takes_stop:
+            raise OptionError(
+                f"stop ends free text (str), and {self._declaration.name} says itself where a text ends: leave stop out"
+            )
+
     def _prepared(self, prompt: Prompt, settings: CallSettings) -> _Call:
         """Check everything that the prompt and the options say by themselves, and return the call before its start."""
         from structgen.decode.loop import Request
         from structgen.decode.sampler import resolve_seed
 
-        if settings.stop and not self._declaration.takes_stop:
-            raise OptionError(
-                f"stop ends free text (str), and {self._declaration.name} says itself where a text ends: leave stop out"
-            )
+        self._check_stop(settings)
         prompt_token_ids = self._runtime.encode(prompt, tools=self._declaration.tools)
         with self._lock:
             # The compilation belongs to the first call; whoever calls again finds it done.

@@ -189,8 +189,12 @@ def test_batches_keep_their_order(model: sg.Model) -> None:
 
 def test_a_batch_compiles_before_it_runs(model: sg.Model) -> None:
     """A type that cannot be honoured is refused before the first row costs anything."""
-    with pytest.raises(sg.UnsupportedTypeError):
+    with pytest.raises(sg.UnsupportedTypeError, match=r"^row 1: .*complex"):
         model.run_batch([(bool, "x"), (complex, "y")])
+    refused = sg.JsonSchema({"properties": {"a": {"type": "string", "pattern": "(a)\\1"}}})
+    with pytest.raises(sg.UnsupportedSchemaError, match=r"^row 2: #/properties/a") as caught:
+        model.run_batch([(bool, "x"), (bool, "y"), (refused, "z")])
+    assert caught.value.pointer == "#/properties/a"
 
 
 def test_threads(model: sg.Model) -> None:

@@ -286,6 +286,23 @@ def test_what_is_no_pair_is_told_by_its_row(model: sg.Model, request_: Any, give
         model.run_batch([(bool, "x"), request_])
 
 
+def test_stop_strings_are_refused_before_anything_runs(model: sg.Model, passes: list[list[tuple[int, int]]]) -> None:
+    """Which types take them is known at the start, so no row has to fail for it after the others have run."""
+    with pytest.raises(sg.OptionError, match=r"^row 2: stop ends free text \(str\), and bool says itself"):
+        model.run_batch([(str, "x"), (str, "y"), (bool, "z")], stop=["."], max_tokens=8)
+    with pytest.raises(sg.OptionError, match=r"^stop ends free text \(str\), and bool says itself"):
+        model.generate_batch(bool, ["x", "y"], stop=["."])
+    assert not passes
+    assert len(model.run_batch([(str, "x"), (str, "y")], stop=["."], max_tokens=8)) == 2
+
+
+def test_an_option_of_a_batch_is_no_fault_of_a_row(model: sg.Model) -> None:
+    """So it is told without one, also where there are no rows."""
+    for requests in ([], [(bool, "x")]):
+        with pytest.raises(sg.OptionError, match=r"^the call has no option 'sede'"):
+            model.run_batch(requests, sede=1)  # type: ignore[arg-type]
+
+
 def test_an_empty_batch(model: sg.Model) -> None:
     """No rows are no results."""
     assert model.generate_batch(bool, []) == []

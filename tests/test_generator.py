@@ -228,6 +228,10 @@ def test_an_object_that_the_budget_cut_is_told(
     for record in caplog.records:
         assert "budget of 9 tokens" in record.getMessage()
         assert "pass a larger max_tokens" in record.getMessage()
+    named = [f"row {row}: " for row in range(2)] if count == 2 else [""]
+    assert {record.getMessage().partition("the regular expression: ")[0] for record in caplog.records} == set(
+        named[:count]
+    )
 
 
 def test_a_full_context_asks_for_a_shorter_prompt(model: sg.Model, caplog: pytest.LogCaptureFixture) -> None:
