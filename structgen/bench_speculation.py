@@ -34,8 +34,8 @@ _CONTEXT = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """One pass: tokens that were drafted for it, and how many of them became text."""
+class Pass:
+    """A pass of the target: tokens that were drafted for it, and how many of them became text."""
 
     num_drafted: int
     num_accepted: int
@@ -49,14 +49,14 @@ class Figures:
         name: of the way.
         answers: reports, one for each prompt and repeat.
         num_other: answers whose tokens are not those of plain decoding.
-        rounds: every pass after a prefill.
+        passes: every one after a prefill.
         num_with_prompt: drafted tokens that were accepted in the passes over the prompts.
     """
 
     name: str
     answers: list[Report] = field(default_factory=list)
     num_other: int = 0
-    rounds: list[Round] = field(default_factory=list)
+    passes: list[Pass] = field(default_factory=list)
     num_with_prompt: int = 0
 
     @property
@@ -93,14 +93,14 @@ class Figures:
     @property
     def acceptance(self) -> float:
         """Share of the drafted tokens that became text, of those whose turn came: what `sg.speedup` asks for."""
-        accepted = sum(one.num_accepted for one in self.rounds)
-        compared = accepted + sum(one.num_accepted < one.num_drafted for one in self.rounds)
+        accepted = sum(one.num_accepted for one in self.passes)
+        compared = accepted + sum(one.num_accepted < one.num_drafted for one in self.passes)
         return accepted / compared if compared else 0.0
 
     @property
     def draft_token_s(self) -> float:
         """Seconds of drafting per drafted token."""
-        drafted = sum(one.num_drafted for one in self.rounds)
+        drafted = sum(one.num_drafted for one in self.passes)
         return sum(report.draft_s for report in self.answers) / drafted if drafted else 0.0
 
 
@@ -189,40 +189,40 @@ def measure(
             )
             results[name] = result.token_ids
             found[name].answers.append(result.report)
-            first, *later = rounds_of(result.report.record)
-            found[name].rounds += later
+            first, *later = passes_of(result.report.record)
+            found[name].passes += later
             found[name].num_with_prompt += first.num_accepted
         for name, token_ids in results.items():
             found[name].num_other += token_ids != results[OFF]
     return found
 
 
-def rounds_of(record: ReplayRecord) -> list[Round]:
+def passes_of(record: ReplayRecord) -> list[Pass]:
     """Return what came of each pass: the drafts of a record, compared with its tokens."""
-    rounds, at = [], 0
+    passes, at = [], 0
     for draft in record.drafts:
         come = record.token_ids[at : at + len(draft)]
         named = [token_id if token_id >= 0 else -1 - token_id for token_id in draft]
         num_accepted = next(
             (number for number, (was, came) in enumerate(zip(named, come, strict=False)) if was != came), len(come)
         )
-        rounds.append(Round(len(draft), num_accepted))
+        passes.append(Pass(len(draft), num_accepted))
         at += num_accepted + 1
-    return rounds
+    return passes
 
 
 def predicted(figures: Figures, plain: Figures, steps: StepTable, *, rows: int = 1) -> float:
-    """Return how many times faster than plain decoding the rounds of a way should have been, by `sg.speedup`.
+    """Return how many times faster than plain decoding the passes of a way should have been, by `sg.speedup`.
 
     The time of masks and draws per token is taken from plain decoding: drafts do not change it.
     """
-    if not figures.rounds:
+    if not figures.passes:
         return 1.0
-    passes = len(plain.rounds) or 1
+    passes = len(plain.passes) or 1
     other = sum(report.mask_s + report.sample_s for report in plain.answers) / passes / steps.single(rows)
     draft_cost = figures.draft_token_s / steps.single(rows)
     tokens, cost = float(figures.num_with_prompt), 0.0
-    for num_drafted, count in Counter(one.num_drafted for one in figures.rounds).items():
+    for num_drafted, count in Counter(one.num_drafted for one in figures.passes).items():
         verify_cost = steps.ratio(1 + num_drafted, rows)
         price = num_drafted * draft_cost + verify_cost
         faster = speedup(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# Trials under which an acceptance is called expected: what was expected beforehand counts as four of them, a tenth.
+_FEW_TRIALS = 36
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DrafterStatus:
@@ -11,8 +14,8 @@ class DrafterStatus:
 
     Attributes:
         acceptance: share of its tokens that become text, given that what was drafted before them does; estimated, an
-            expectation where there were few trials.
-        num_trials: trials behind that, of which older ones count less.
+            expectation where there were fewer than 36 trials.
+        num_trials: tokens that were compared behind that; in the share older ones count less.
         needed: acceptance from which its drafts pay on this machine; above 1 if none is enough.
         read_share: share of its drafts that the target model read; the others were worth less than they cost.
         draft_tokens: tokens of it in a draft that was read.
@@ -43,6 +46,9 @@ class DrafterStatus:
         if not self.has_drafted:
             return "has drafted nothing so far"
         accepted = f"{self.acceptance:.0%} of its tokens are accepted"
+        if self.num_trials < _FEW_TRIALS:
+            trials = "1 trial" if self.num_trials == 1 else f"{self.num_trials} trials"
+            accepted = f"{self.acceptance:.0%} of its tokens are expected to be accepted, after {trials}"
         needed = f"{self.needed:.0%} are needed to pay by itself" if self.needed <= 1 else "not even all would pay"
         if self.num_rows > 1:
             needed += f" in passes of {self.num_rows} rows"

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 import structgen as sg
 from drafts import Guess
-from structgen.bench_speculation import rounds_of
+from structgen.bench_speculation import passes_of
 from structgen.decode.control import FixedControl
 from structgen.decode.request_control import RequestControl
 from structgen.drafter import DraftMemory, DraftView
@@ -131,11 +131,11 @@ def test_a_replay_makes_the_passes_of_the_run(model: sg.Model) -> None:
     assert found > 20
 
 
-def test_the_rounds_of_a_record_are_those_of_the_report(model: sg.Model) -> None:
+def test_the_passes_of_a_record_are_those_of_the_report(model: sg.Model) -> None:
     """What the drafts of a record were accepted of, told from its tokens, is what the engine counted."""
     for seed in range(6):
         report = model.run(Order, "x", seed=seed, speculation=sg.Speculation(adaptive=False), **OPTIONS).report
-        rounds = rounds_of(report.record)
-        assert len(rounds) == report.num_target_passes
-        assert sum(one.num_drafted for one in rounds) == sum(report.drafted.values()) > 0
-        assert sum(one.num_accepted for one in rounds) == sum(report.accepted.values())
+        passes = passes_of(report.record)
+        assert len(passes) == report.num_target_passes
+        assert sum(one.num_drafted for one in passes) == sum(report.drafted.values()) > 0
+        assert sum(one.num_accepted for one in passes) == sum(report.accepted.values())

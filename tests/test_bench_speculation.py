@@ -13,9 +13,10 @@ from typer.testing import CliRunner
 import structgen as sg
 from records import make_record
 from structgen import bench_speculation as bench
-from structgen.bench_speculation import Figures, Round, StepTable
+from structgen.bench_speculation import Figures, Pass, StepTable
 from structgen.cli import app
 from structgen.cli_bench import read_prompts
+from structgen.decode.acceptance_estimates import AcceptanceEstimates, Place
 from tiny_tokenizer import byte_tokenizer, tiny_llama
 
 SMOLLM2 = {1: 0.051, 2: 0.083, 4: 0.093, 8: 0.092, 16: 0.097}
@@ -27,36 +28,36 @@ def report() -> sg.Report:
     return sg.Model(tiny_llama(), byte_tokenizer()).run(bool, "x", seed=0).report
 
 
-def figures(report: sg.Report, name: str, total_s: float, rounds: list[Round], **fields: Any) -> Figures:
+def figures(report: sg.Report, name: str, total_s: float, passes: list[Pass], **fields: Any) -> Figures:
     """Return the figures of one answer that took so long."""
     plain: dict[str, Any] = {"total_s": total_s, "ttft_s": 0.0, "mask_s": 0.0, "sample_s": 0.0, "draft_s": 0.0}
-    return Figures(name, [dataclasses.replace(report, **plain | fields)], 0, rounds)
+    return Figures(name, [dataclasses.replace(report, **plain | fields)], 0, passes)
 
 
 def test_rounds_are_read_from_drafts_and_tokens() -> None:
     """A draft that is right, one that is wrong at its second token, none, and one past the end of the text."""
     record = make_record(token_ids=(1, 2, 3, 4, 5, 6, 7, 8), drafts=((), (2, 3), (5, 9, 7), (), (8, 5)))
-    assert bench.rounds_of(record) == [Round(0, 0), Round(2, 2), Round(3, 1), Round(0, 0), Round(2, 1)]
+    assert bench.passes_of(record) == [Pass(0, 0), Pass(2, 2), Pass(3, 1), Pass(0, 0), Pass(2, 1)]
 
 
 def test_tokens_drawn_by_themselves_are_compared_too() -> None:
     """In a record they stand as -1 - id."""
     record = make_record(token_ids=(1, 2, 3, 4), drafts=((), (2, -4, -9)))
-    assert bench.rounds_of(record) == [Round(0, 0), Round(3, 2)]
+    assert bench.passes_of(record) == [Pass(0, 0), Pass(3, 2)]
 
 
 def test_the_prediction_is_that_of_the_formula(report: sg.Report) -> None:
     """Rounds of one length: sg.speedup itself; half of them without a draft: tokens of both over costs of both."""
     steps = StepTable({1: SMOLLM2})
-    # 8 of 10 that were compared: 4 drafted tokens each, two rounds whole, two cut at the first.
-    rounds = [Round(4, 4), Round(4, 4), Round(4, 0), Round(4, 0)]
-    plain = figures(report, "off", 1.0, [Round(0, 0)] * 20)
-    drafted = figures(report, "on", 1.0, rounds, draft_s=16 * 0.0051)
+    # 8 of 10 that were compared: 4 drafted tokens each, two passes whole, two cut at the first.
+    passes = [Pass(4, 4), Pass(4, 4), Pass(4, 0), Pass(4, 0)]
+    plain = figures(report, "off", 1.0, [Pass(0, 0)] * 20)
+    drafted = figures(report, "on", 1.0, passes, draft_s=16 * 0.0051)
     assert drafted.acceptance == pytest.approx(0.8)
     cost = steps.ratio(5)
     expected = sg.speedup(acceptance=0.8, draft_tokens=4, draft_cost=0.1, verify_cost=cost)
     assert bench.predicted(drafted, plain, steps) == pytest.approx(expected)
-    mixed = figures(report, "on", 1.0, rounds + [Round(0, 0)] * 4, draft_s=16 * 0.0051)
+    mixed = figures(report, "on", 1.0, passes + [Pass(0, 0)] * 4, draft_s=16 * 0.0051)
     price = 0.4 + cost
     assert bench.predicted(mixed, plain, steps) == pytest.approx((expected * price + 1) / (price + 1))
 
@@ -64,8 +65,8 @@ def test_the_prediction_is_that_of_the_formula(report: sg.Report) -> None:
 def test_masks_and_draws_are_not_saved_by_drafts(report: sg.Report) -> None:
     """Half of the time in the sampler bounds the speed-up by two."""
     steps = StepTable({1: {1: 0.05, 16: 0.05}})
-    plain = figures(report, "off", 1.0, [Round(0, 0)] * 10, sample_s=10 * 0.05)
-    drafted = figures(report, "on", 1.0, [Round(9, 9)] * 3)
+    plain = figures(report, "off", 1.0, [Pass(0, 0)] * 10, sample_s=10 * 0.05)
+    drafted = figures(report, "on", 1.0, [Pass(9, 9)] * 3)
     assert 1.7 < bench.predicted(drafted, plain, steps) < 2.0
 
 
@@ -181,6 +182,33 @@ def test_the_command_with_a_draft_model(folder: Path) -> None:
     assert [row["way"] for row in found["ways"]] == ["off", "fixed", "adaptive", "draft model"]
     assert "more tokens" in found["draft_model"]
     assert "between 1/50 and 1/8 is usual" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("num_accepted", "num_trials", "told"),
+    [
+        (0, 0, "60% of its tokens are expected to be accepted, after 0 trials"),
+        (0, 1, "48% of its tokens are expected to be accepted, after 1 trial,"),
+        (0, 9, "19% of its tokens are expected to be accepted, after 9 trials"),
+        (35, 35, "96% of its tokens are expected to be accepted, after 35 trials"),
+        (36, 36, "96% of its tokens are accepted,"),
+    ],
+)
+def test_what_was_hardly_measured_is_called_expected(num_accepted: int, num_trials: int, told: str) -> None:
+    """As long as a tenth of a share or more comes from what was guessed beforehand."""
+    estimates = AcceptanceEstimates()
+    for number in range(num_trials):
+        estimates.record(Place("PromptLookup"), accepted=number < num_accepted)
+    status = sg.DrafterStatus(
+        acceptance=estimates.mean("PromptLookup"),
+        num_trials=estimates.num_trials("PromptLookup"),
+        needed=0.4,
+        read_share=1.0,
+        draft_tokens=3.0,
+        token_cost=0.0,
+        has_drafted=True,
+    )
+    assert told in status.reason
 
 
 @pytest.mark.parametrize("sizes", ["x", "0", "1,,2", "-1", "5000"])

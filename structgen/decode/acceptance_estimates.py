@@ -88,6 +88,7 @@ class _DrafterCounts:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.num_trials = 0
         self.whole = _Counts(_MEMORY)
         # What the priors of the kinds seen would have made of the same trials.
         self.expected = _Counts(_MEMORY)
@@ -112,6 +113,7 @@ class _DrafterCounts:
 
     def add(self, kind: Hashable, *, accepted: bool) -> None:
         own = _PRIORS.get((self.name, kind), _PRIORS.get((self.name, None), _UNKNOWN_PRIOR))
+        self.num_trials += 1
         self.whole.add(accepted=accepted)
         self.expected.trials = self.expected.trials * (1 - 1 / _MEMORY) + 1
         self.expected.successes = self.expected.successes * (1 - 1 / _MEMORY) + own
@@ -151,9 +153,9 @@ class AcceptanceEstimates:
         """Return the same for whatever a drafter drafts."""
         return self._counts(drafter).mean()
 
-    def num_trials(self, drafter: str) -> float:
-        """Return how many trials the estimates of a drafter rest on; older ones count less."""
-        return self._counts(drafter).whole.trials
+    def num_trials(self, drafter: str) -> int:
+        """Return how many tokens of a drafter were compared, old ones and new ones."""
+        return self._counts(drafter).num_trials
 
     def record(self, place: Place, *, accepted: bool) -> None:
         """Take note of a token that was compared, all before it having been accepted."""

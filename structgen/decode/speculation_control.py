@@ -284,7 +284,7 @@ class RouteControl:
         token_s, num_rows = self._token_s(name), max(1, round(self._mean_rows))
         return DrafterStatus(
             acceptance=self._estimates.mean(name),
-            num_trials=round(self._estimates.num_trials(name)),
+            num_trials=self._estimates.num_trials(name),
             needed=break_even_acceptance(
                 lambda width: self._seconds(width, num_rows),
                 token_s=token_s,
