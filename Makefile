@@ -37,8 +37,9 @@ demo: $(STAMP) ## a real local model fills a typed object
 test: lint ## lint, types, imports, then the tests, docs and examples (minutes)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
 
+# A thousand examples take longer than the time limit of make test, where Lark reads each text for comparison.
 test-full: lint ## everything, long suites and long Hypothesis runs included
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-profile=long --hypothesis-seed=$(SEED)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-profile=long --hypothesis-seed=$(SEED) --timeout=1800
 
 lint: $(STAMP) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .
