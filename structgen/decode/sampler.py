@@ -11,8 +11,8 @@ from __future__ import annotations
 import copy
 import math
 import secrets
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,6 +23,7 @@ from structgen.decode.target import TokenIds
 from structgen.errors import NoLegalTokenError, OptionError
 from structgen.kernels.apply_mask import apply_mask_
 from structgen.kernels.gumbel import LEAST_TEMPERATURE, NoiseKey, gumbel_argmax
+from structgen.kernels.sample import EVERYWHERE, Bias, Penalties, SampleNoise, SampleOptions
 from structgen.kernels.truncate import Truncation, truncate_
 
 PackedMask: TypeAlias = "np.ndarray[Any, np.dtype[np.int32]]"
@@ -56,6 +57,23 @@ class Step:
         columns = np.minimum(np.searchsorted(self.token_ids, token_ids), len(self.token_ids) - 1)
         which = np.flatnonzero(self.token_ids[columns] == token_ids)
         return columns[which], which
+
+
+@dataclass(frozen=True, slots=True)
+class DrawPlace:
+    """One of several places that are drawn at in one call of structgen.kernels.sample.
+
+    Attributes:
+        position: position of the token in the sequence, prompt included, padding not.
+        stream: 0, or another number for another draw at the same place.
+        free_row: row of the masks that the call is given with the tokens that stay inside free text; -1 for none.
+        drafted: the drafted tokens that lead here, of those that the penalties reach.
+    """
+
+    position: int
+    stream: int = 0
+    free_row: int = -1
+    drafted: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +142,7 @@ class Sampler:
         self._vocabulary_size = vocabulary_size
         self._truncation = Truncation(top_k=sampling.top_k, top_p=sampling.top_p, min_p=sampling.min_p)
         self._counts: dict[int, int] = {}
+        self._fixed_options: dict[tuple[int, torch.device], SampleOptions] = {}
         bias = sampling.logit_bias or {}
         outside = [token_id for token_id in bias if token_id >= vocabulary_size]
         if outside:
@@ -216,8 +235,70 @@ class Sampler:
             token_id: the token.
             free_text_mask: that of the step at which it was drawn.
         """
-        if self._sampling.has_penalties and self._in_scope(token_id, free_text_mask):
+        if self._sampling.has_penalties and self.reaches(token_id, free_text_mask):
             self._counts[token_id] = self._counts.get(token_id, 0) + 1
+
+    def for_places(
+        self, places: Sequence[DrawPlace], device: torch.device, *, has_masses: bool = True
+    ) -> tuple[SampleOptions, SampleNoise]:
+        """Return how structgen.kernels.sample draws at several places as `draw` does, with tensors on a device.
+
+        Args:
+            places: where; what was counted so far lies before all of them.
+            device: that of the logits.
+            has_masses: whether the legal mass is wanted.
+        """
+        key = len(places), device
+        if key not in self._fixed_options:
+            self._fixed_options[key] = self._options_of(len(places), device)
+        penalties = self._penalties_at(places, device) if self._sampling.has_penalties else None
+        options = replace(self._fixed_options[key], penalties=penalties, has_masses=has_masses)
+        seed = self._seed - (1 << 64) if self._seed >> 63 else self._seed
+        noise = [[seed] * len(places), [place.position for place in places], [place.stream for place in places]]
+        return options, SampleNoise(*torch.tensor(noise, dtype=torch.int64).to(device))
+
+    def _options_of(self, num: int, device: torch.device) -> SampleOptions:
+        """Return the options that are the same at every place and in every round."""
+        sampling = self._sampling
+
+        def every(value: float, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+            return torch.full((num,), value, dtype=dtype, device=device)
+
+        bias = None
+        if len(self._biased):
+            values = torch.zeros((1, self._vocabulary_size), dtype=torch.float32)
+            values[0, torch.from_numpy(self._biased)] = self._bias
+            bias = Bias(values=values.to(device), row=every(0, torch.int32))
+        return SampleOptions(
+            temperature=every(sampling.temperature),
+            # More than all tokens is all of them, and fits.
+            top_k=None if sampling.top_k is None else every(min(sampling.top_k, self._vocabulary_size), torch.int32),
+            top_p=None if sampling.top_p is None else every(sampling.top_p),
+            min_p=None if not sampling.min_p else every(sampling.min_p),
+            bias=bias,
+        )
+
+    def _penalties_at(self, places: Sequence[DrawPlace], device: torch.device) -> Penalties:
+        """Return the penalties of places, with what was counted before each of them."""
+        sampling, num = self._sampling, len(places)
+        counted = [
+            (row, token_id, times)
+            for row, place in enumerate(places)
+            for token_id, times in [*self._counts.items(), *((token_id, 1) for token_id in place.drafted)]
+        ]
+        counts = torch.zeros((num, self._vocabulary_size), dtype=torch.int32, device=device)
+        if counted:
+            rows, token_ids, times = torch.tensor(counted, dtype=torch.int64).to(device).unbind(1)
+            counts.index_put_((rows, token_ids), times.int(), accumulate=True)
+        is_everywhere = sampling.penalty_scope is PenaltyScope.EVERYWHERE
+        free_row = [EVERYWHERE if is_everywhere else place.free_row for place in places]
+        return Penalties(
+            counts=counts,
+            free_row=torch.tensor(free_row, dtype=torch.int32).to(device),
+            repetition=torch.full((num,), sampling.repetition_penalty, device=device),
+            presence=torch.full((num,), sampling.presence_penalty, device=device),
+            frequency=torch.full((num,), sampling.frequency_penalty, device=device),
+        )
 
     def _vocabulary_row(self, logits: torch.Tensor) -> torch.Tensor:
         """Return a float32 copy with exactly one column per id of the vocabulary."""
@@ -228,8 +309,8 @@ class Sampler:
             row = torch.nn.functional.pad(row, (0, num_missing), value=-math.inf)
         return row
 
-    def _in_scope(self, token_id: int, free_text_mask: PackedMask | None) -> bool:
-        """Say whether the penalties touch a token."""
+    def reaches(self, token_id: int, free_text_mask: PackedMask | None) -> bool:
+        """Say whether the penalties touch a token where these are free text."""
         if self._sampling.penalty_scope is PenaltyScope.EVERYWHERE:
             return True
         return free_text_mask is not None and bool(free_text_mask[token_id >> 5] >> (token_id & 31) & 1)
@@ -242,7 +323,7 @@ class Sampler:
 
     def _penalise_(self, row: torch.Tensor, step: Step) -> None:
         """Apply the penalties, in place, to the legal tokens that were counted."""
-        counts = {t: n for t, n in self._counts.items() if self._in_scope(t, step.free_text_mask)}
+        counts = {t: n for t, n in self._counts.items() if self.reaches(t, step.free_text_mask)}
         columns, which = step.columns(np.array(list(counts), dtype=np.int64))
         if not len(columns):
             return
