@@ -99,8 +99,9 @@ class CausalModel:
             options["position_ids"] = positions
         if masks is not None:
             options["attention_mask"] = masks if len(masks) > 1 else next(iter(masks.values()))
-        # no_grad and not inference_mode: the sampler changes logits in place, outside of this block.
-        with torch.no_grad():
+        # no_grad and not inference_mode, nor that of a caller: the sampler changes logits in place, outside of this
+        # block, and packed layers have to know whether a tensor was written to.
+        with torch.inference_mode(mode=False), torch.no_grad():
             return self._body(input_ids=token_ids, **options)[0]
 
     def _mask(self, layouts: list[RowLayout], num_positions: int, reach: Reach) -> torch.Tensor:

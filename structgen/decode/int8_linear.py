@@ -4,17 +4,19 @@ Each weight is the nearest of 255 steps of the largest in its row. Activations o
 divergence that the weights do, so a row of them is written as two rows of 7 bits, high and low, and the processor's
 own products of bytes do both at once: 14 bits, more than bfloat16 has. Two products of 7 and 8 bits fit into 16 bits,
 so nothing overflows on processors that add them there. The sums are of whole numbers and therefore exact, whatever
-their order: a row's product depends on that row only, to the last bit.
+their order: a row's product depends on that row only, to the last bit, and so does a part of a product of several
+layers.
 """
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any, Final
 
 import torch
 
-from structgen.decode.packed_linear import PackedLinear
+from structgen.decode.packed_linear import PackedWeights, packed_together
 from structgen.kernels.byte_rows import join_rows, split_rows
 
 _LARGEST_WEIGHT: Final = 127
@@ -22,13 +24,14 @@ _ZERO: Final = 64  # parts of activations are from -64 to 64, and the product ta
 _TINY: Final = torch.finfo(torch.float32).tiny
 
 
-class Int8Linear(PackedLinear):
-    """Stands for a linear layer in float32, whose weights it rounds; `weight` gives the rounded ones."""
+class Int8Weights(PackedWeights):
+    """Those of layers in float32, rounded; `weight` gives the rounded ones."""
 
-    _has_plain_rows = False  # those of an embedding that shares them are not rounded
+    can_be_read_by_rows = False  # those of an embedding are not rounded
 
     @staticmethod
-    def _bytes_per_weight(weight: torch.Tensor) -> int:
+    def bytes_per_weight(weight: torch.Tensor) -> int:
+        """Return 1."""
         return 1
 
     def _pack(self, weight: torch.Tensor) -> Any:
@@ -45,12 +48,21 @@ class Int8Linear(PackedLinear):
         plain: torch.Tensor = rounded.dequantize()
         return plain
 
-    def _product(self, rows: torch.Tensor) -> torch.Tensor:
+    def _product(self, rows: torch.Tensor) -> Any:
         parts, scales = split_rows(rows)
         # It adds 64 to the parts, which are whole numbers already, and has the product in float32.
-        found = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(parts, 1.0, _ZERO, self._packed)
-        product = join_rows(found, scales)
-        return product if self.bias is None else product.add_(self.bias)
+        return _product_of_bytes()(parts, 1.0, _ZERO, self._packed), scales
+
+    def _columns(self, found: Any, first: int, end: int) -> torch.Tensor:
+        products, scales = found
+        columns = join_rows(products, scales, first=first, num_columns=end - first)
+        return columns if self._bias is None else columns.add_(self._bias[first:end])
+
+
+@functools.cache
+def _product_of_bytes() -> Any:
+    """Return torch's function; to look it up takes a tenth of the time of a small product."""
+    return torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.default
 
 
 def why_no_int8() -> str | None:
@@ -59,7 +71,7 @@ def why_no_int8() -> str | None:
     linear = torch.nn.Linear(16, 16, bias=False, device="meta")
     linear.weight = torch.nn.Parameter(weight, requires_grad=False)
     try:
-        layer = Int8Linear(linear, is_shared=False)
+        [layer] = packed_together([linear], Int8Weights)
         found, expected = layer(weight), weight @ layer.weight.T
     except (AttributeError, RuntimeError, NotImplementedError) as error:
         return f"torch has no kernels for it ({type(error).__name__})"

@@ -10,8 +10,18 @@ from typing import Any
 
 import torch
 
-from structgen.decode.int8_linear import Int8Linear, why_no_int8
-from structgen.decode.packed_linear import PACKED_DTYPES, PackedLinear, why_no_packed_layers
+from structgen.decode.int8_linear import Int8Weights, why_no_int8
+from structgen.decode.packed_linear import (
+    PACKED_DTYPES,
+    PackedLinear,
+    PackedWeights,
+    packed_together,
+    why_no_packed_layers,
+)
+
+# Children of one module that read the same, as transformers names them. Where the names mislead, nothing is wrong: a
+# layer that is called with another tensor than its fellows computes a product of its own, only a wider one than needed.
+_TOGETHER = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +48,40 @@ class Packing:
 
 
 def pack_linear_layers(model: Any, *, is_int8: bool = False) -> Packing:
-    """Put packed layers in the place of a model's plain ones, one by one, so that little is held twice on the way."""
+    """Put packed layers in the place of a model's plain ones, few at a time, so that little is held twice by then."""
     reason = why_not_packed(model, is_int8=is_int8)
     if reason is not None:
         return Packing(0, 0, reason)
-    kind = Int8Linear if is_int8 else PackedLinear
+    kind: type[PackedWeights] = Int8Weights if is_int8 else PackedWeights
     shared = {parameter.data_ptr() for module in model.modules() for parameter in _other_parameters(module)}
     num_layers = extra_bytes = 0
     for parent in list(model.modules()):
-        for name, linear in list(parent.named_children()):
-            if type(linear) is not torch.nn.Linear or linear.weight.dtype not in PACKED_DTYPES or _is_hooked(linear):
-                continue
-            is_shared = linear.weight.data_ptr() in shared
-            packed = kind(linear, is_shared=is_shared)
-            setattr(parent, name, packed)
-            num_layers += 1
-            extra_bytes += packed.num_bytes if is_shared else 0
+        for names in _packed_names(parent, shared):
+            linears = [getattr(parent, name) for name in names]
+            is_shared = linears[0].weight.data_ptr() in shared
+            for name, packed in zip(names, packed_together(linears, kind, is_shared=is_shared), strict=True):
+                setattr(parent, name, packed)
+                num_layers += 1
+                extra_bytes += packed.num_bytes if is_shared else 0
     return Packing(num_layers, extra_bytes, None if num_layers else "it has no plain linear layers", is_int8=is_int8)
+
+
+def _packed_names(parent: torch.nn.Module, shared: set[int]) -> list[tuple[str, ...]]:
+    """Return the names of a module's layers that can be packed, those together that read the same."""
+    plain: dict[str, Any] = {name: module for name, module in parent.named_children() if _can_be_packed(module)}
+    found = []
+    for names in _TOGETHER:
+        linears = [plain[name] for name in names if name in plain]
+        forms = {(linear.in_features, linear.weight.dtype, linear.bias is None) for linear in linears}
+        is_any_shared = any(linear.weight.data_ptr() in shared for linear in linears)
+        if len(linears) == len(names) and len(forms) == 1 and not is_any_shared:
+            found.append(names)
+    together = {name for names in found for name in names}
+    return [*found, *((name,) for name in plain if name not in together)]
+
+
+def _can_be_packed(module: torch.nn.Module) -> bool:
+    return type(module) is torch.nn.Linear and module.weight.dtype in PACKED_DTYPES and not _is_hooked(module)
 
 
 def why_not_packed(model: Any, *, is_int8: bool = False) -> str | None:

@@ -6,7 +6,8 @@ What is computed with high and with low, by whole numbers, is put together again
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import functools
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import torch
@@ -27,31 +28,38 @@ def split_rows(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     Returns:
         (2 * rows, width) float32, the high parts and then the low ones; and (rows,) float32, what a step is.
     """
-    import torch
-
-    from structgen.kernels._numba.byte_rows import split
-
     _check(rows)
-    rows = rows.detach().contiguous()
-    parts, scales = rows.new_empty((2 * rows.shape[0], rows.shape[1])), rows.new_empty(rows.shape[0])
-    split(rows.numpy(), rows.view(torch.int32).numpy(), parts.numpy(), scales.numpy())
+    num_rows, width = rows.shape
+    rows = rows.contiguous()
+    parts, scales = rows.new_empty((2 * num_rows, width)), rows.new_empty(num_rows)
+    _compiled().split(rows.data_ptr(), num_rows, width, parts.data_ptr(), scales.data_ptr())
     return parts, scales
 
 
-def join_rows(products: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
-    """Return (rows, width) float32, each row (128 * high + low) * scale.
+def join_rows(
+    products: torch.Tensor, scales: torch.Tensor, *, first: int = 0, num_columns: int | None = None
+) -> torch.Tensor:
+    """Return (rows, num_columns) float32, each row (128 * high + low) * scale.
 
     Args:
         products: (2 * rows, width) float32 on the CPU, those of the high parts and then those of the low ones.
         scales: (rows,) float32.
+        first: the first column of the products that is wanted.
+        num_columns: how many are wanted; None for all from there on.
     """
-    from structgen.kernels._numba.byte_rows import join
-
     _check(products)
-    if products.shape[0] != 2 * scales.shape[0]:
-        raise ValueError(f"{products.shape[0]} rows of products are not two for each of {scales.shape[0]} scales")
-    found = products.new_empty((scales.shape[0], products.shape[1]))
-    join(products.detach().contiguous().numpy(), scales.numpy(), found.numpy())
+    num_rows, width = len(scales), products.shape[1]
+    wanted = width - first if num_columns is None else num_columns
+    if scales.dtype != products.dtype or not scales.is_cpu:
+        raise TypeError(f"scales must be float32 on the CPU, not {scales.dtype} on {scales.device}")
+    if products.shape[0] != 2 * num_rows:
+        raise ValueError(f"{products.shape[0]} rows of products are not two for each of {num_rows} scales")
+    if not 0 <= first <= first + wanted <= width:
+        raise ValueError(f"there are no {wanted} columns from {first} on in products of {width}")
+    products, scales = products.contiguous(), scales.contiguous()
+    found = products.new_empty((num_rows, wanted))
+    addresses = products.data_ptr(), scales.data_ptr()
+    _compiled().join(*addresses, num_rows, width, first, wanted, found.data_ptr())
     return found
 
 
@@ -73,8 +81,16 @@ def join_rows_reference(products: torch.Tensor, scales: torch.Tensor) -> torch.T
     return (STEP * products[: len(scales)] + products[len(scales) :]) * scales[:, None]
 
 
+@functools.cache
+def _compiled() -> Any:
+    """Import numba when it is needed; an import statement in a function would take as long as what it is for."""
+    from structgen.kernels._numba import byte_rows
+
+    return byte_rows
+
+
 def _check(rows: torch.Tensor) -> None:
-    if str(rows.dtype) != "torch.float32" or rows.device.type != "cpu":
+    if str(rows.dtype) != "torch.float32" or not rows.is_cpu:
         raise TypeError(f"rows must be float32 on the CPU, not {rows.dtype} on {rows.device}")
     if rows.dim() != 2:
         raise ValueError(f"rows of shape {tuple(rows.shape)} must have two dimensions")

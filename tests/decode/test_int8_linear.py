@@ -13,8 +13,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 import structgen as sg
 from structgen.decode import int8_linear
 from structgen.decode.causal_model import CausalModel, logits_width
-from structgen.decode.int8_linear import Int8Linear, why_no_int8
+from structgen.decode.int8_linear import Int8Weights, why_no_int8
 from structgen.decode.models import load_model
+from structgen.decode.packed_linear import PackedLinear, packed_together
 from structgen.decode.packing import pack_linear_layers
 from structgen.decode.style import fingerprint
 from structgen.decode.transformers_target import TransformersBatch
@@ -34,10 +35,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _layer(num_in: int, num_out: int, *, bias: bool = False) -> tuple[torch.nn.Linear, Int8Linear]:
+def _layer(num_in: int, num_out: int, *, bias: bool = False) -> tuple[torch.nn.Linear, PackedLinear]:
     torch.manual_seed(num_in)
     linear = torch.nn.Linear(num_in, num_out, bias=bias)
-    return linear, Int8Linear(linear, is_shared=False)
+    [packed] = packed_together([linear], Int8Weights)
+    return linear, packed
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -60,7 +62,7 @@ def test_weights_are_the_nearest_of_their_row() -> None:
     linear, _ = _layer(64, 96)
     with torch.no_grad():
         linear.weight[5] = 0.0
-    packed = Int8Linear(linear, is_shared=False)
+    [packed] = packed_together([linear], Int8Weights)
     steps = linear.weight.detach().abs().amax(1, keepdim=True) / 127
     assert bool(((packed.weight - linear.weight).abs() <= 0.5 * steps * (1 + 1e-4)).all())
     assert not packed.weight[5].any()
@@ -72,7 +74,7 @@ def test_largest_products_do_not_overflow() -> None:
         linear = torch.nn.Linear(2048, 3, bias=False)
         with torch.no_grad():
             linear.weight.fill_(sign)
-            packed = Int8Linear(linear, is_shared=False)
+            [packed] = packed_together([linear], Int8Weights)
             for states in (torch.ones(2, 2048), -torch.ones(2, 2048), torch.full((2, 2048), 0.9961)):
                 states[:, 0] = states[0, 0].sign()
                 expected = states.double() @ linear.weight.double().T
@@ -171,11 +173,11 @@ def test_what_cannot_be_had_is_refused(folder: Path, monkeypatch: pytest.MonkeyP
     def fails(*_: Any) -> Any:
         raise NotImplementedError
 
-    monkeypatch.setattr(int8_linear.Int8Linear, "_pack", fails)
+    monkeypatch.setattr(int8_linear.Int8Weights, "_pack", fails)
     with pytest.raises(OptionError, match=r"cannot be had here: torch has no kernels for it \(NotImplementedError\)"):
         load_model(folder, device="cpu", dtype="int8")
-    monkeypatch.setattr(int8_linear.Int8Linear, "_pack", lambda _self, weight: weight)
-    monkeypatch.setattr(int8_linear.Int8Linear, "_unpack", lambda self: self._packed)
-    monkeypatch.setattr(int8_linear.Int8Linear, "_product", lambda _self, rows: rows * 0)
+    monkeypatch.setattr(int8_linear.Int8Weights, "_pack", lambda _self, weight: weight)
+    monkeypatch.setattr(int8_linear.Int8Weights, "_unpack", lambda self: self._packed)
+    monkeypatch.setattr(int8_linear.Int8Weights, "_product", lambda _self, rows: (rows.repeat(2, 1) * 0, rows[:, 0]))
     with pytest.raises(OptionError, match="give something else on this processor"):
         load_model(folder, device="cpu", dtype="int8")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -11,8 +13,9 @@ from transformers import LlamaConfig, LlamaForCausalLM, PhiConfig, PhiForCausalL
 
 from structgen.decode.causal_model import CausalModel, logits_width
 from structgen.decode.digests import model_digest
+from structgen.decode.int8_linear import Int8Weights, why_no_int8
 from structgen.decode.models import load_model
-from structgen.decode.packed_linear import PackedLinear
+from structgen.decode.packed_linear import PackedLinear, PackedWeights, packed_together
 from structgen.decode.packing import num_weights, pack_linear_layers, weight_bytes, why_not_packed
 from structgen.decode.target import Tokens
 from structgen.decode.transformers_target import TransformersBatch
@@ -34,7 +37,7 @@ def _llama(*, tied: bool = False) -> Any:
 def test_a_layer_gives_what_the_plain_one_gives(shape: tuple[int, ...], bias: bool) -> None:
     """Any number of rows, with and without a bias; and the plain weights can be read back."""
     linear = torch.nn.Linear(33, 70, bias=bias)
-    packed = PackedLinear(linear, is_shared=False)
+    [packed] = packed_together([linear], PackedWeights)
     states = torch.randn(shape)
     with torch.no_grad():
         torch.testing.assert_close(packed(states), linear(states), rtol=1e-5, atol=1e-5)
@@ -44,8 +47,8 @@ def test_a_layer_gives_what_the_plain_one_gives(shape: tuple[int, ...], bias: bo
 
 def test_rows_do_not_see_each_other() -> None:
     """A row gives the same bits alone, where it is padded, and beside others within that width."""
-    packed = PackedLinear(torch.nn.Linear(64, 96), is_shared=False)
-    packed._least_rows = 4
+    [packed] = packed_together([torch.nn.Linear(64, 96)], PackedWeights)
+    packed._weights._least_rows = 4
     states = torch.randn(4, 64)
     with torch.no_grad():
         together = packed(states)
@@ -53,6 +56,137 @@ def test_rows_do_not_see_each_other() -> None:
             padded = torch.cat([states[index:], torch.zeros(index, 64)])
             assert torch.equal(packed(padded)[0], packed(states[index : index + 1])[0])
         torch.testing.assert_close(together[:1], packed(states[:1]), rtol=1e-5, atol=1e-5)
+
+
+class Counted:
+    """Count the products of a kind of weights."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, kind: type[PackedWeights]) -> None:
+        self.num_products = 0
+        plain = kind._product
+
+        def product(weights: PackedWeights, rows: torch.Tensor) -> Any:
+            self.num_products += 1
+            return plain(weights, rows)
+
+        monkeypatch.setattr(kind, "_product", product)
+
+
+KINDS = [PackedWeights, pytest.param(Int8Weights, marks=pytest.mark.skipif(why_no_int8() is not None, reason="int8"))]
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_layers_that_read_the_same_take_one_product(
+    kind: type[PackedWeights], bias: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In any order, each its own columns, contiguous and free to be written to; weights are those of each layer."""
+    torch.manual_seed(1)
+    linears = [torch.nn.Linear(33, width, bias=bias) for width in (70, 5, 16)]
+    layers = packed_together(linears, kind)
+    alone = [packed_together([linear], kind)[0] for linear in linears]
+    counted = Counted(monkeypatch, kind)
+    for shape, order in (((1, 1, 33), (0, 1, 2)), ((2, 9, 33), (2, 0, 1)), ((0, 33), (1, 2, 0)), ((7, 33), (1, 0, 2))):
+        states = torch.randn(shape)
+        expected = [layer(states) for layer in alone]
+        counted.num_products = 0
+        for layer in order:
+            found = layers[layer](states)
+            assert found.is_contiguous()
+            assert found.shape == expected[layer].shape
+            torch.testing.assert_close(found, expected[layer], rtol=0, atol=0 if kind is not PackedWeights else 1e-5)
+            found.fill_(torch.nan)
+        assert counted.num_products == 1
+    for layer, one in zip(layers, alone, strict=True):
+        assert torch.equal(layer.weight, one.weight)
+        assert layer.weight.untyped_storage().nbytes() == 33 * layer.out_features * 4
+        assert (layer.bias is None) is not bias
+        assert bias is False or torch.equal(layer.bias, one.bias)
+
+
+def test_what_is_held_is_of_the_same_tensor_and_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other states, equal ones too, states written to, a second call, and tensors that count no writes are anew."""
+    torch.manual_seed(1)
+    linears = [torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)]
+    first, second = packed_together(linears, PackedWeights)
+    counted = Counted(monkeypatch, PackedWeights)
+
+    def check(layer: PackedLinear, states: torch.Tensor, *, num_products: int) -> None:
+        counted.num_products = 0
+        expected = linears[0 if layer is first else 1](states)
+        torch.testing.assert_close(layer(states), expected, rtol=1e-5, atol=1e-5)
+        assert counted.num_products == num_products
+
+    states = torch.randn(3, 8)
+    with torch.no_grad():
+        check(first, states, num_products=1)
+        check(first, states, num_products=1)  # what it took before may have been written to
+        check(second, states, num_products=0)
+        check(second, states, num_products=1)
+        states[1, 2] = 7.0
+        check(first, states, num_products=1)  # and not what was held since the call before
+        states.view(24)[5] = -3.0
+        check(second, states, num_products=1)
+        check(first, states.clone(), num_products=1)
+    with torch.inference_mode():
+        uncounted = torch.randn(3, 8)
+        check(first, uncounted, num_products=1)
+        uncounted[0, 0] = 9.0
+        check(second, uncounted, num_products=1)
+
+
+def test_threads_hold_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four threads call the same layers by turns, each with states of its own and with some of all."""
+    torch.manual_seed(1)
+    linears = [torch.nn.Linear(8, 8) for _ in range(3)]
+    layers = packed_together(linears, PackedWeights)
+    counted = Counted(monkeypatch, PackedWeights)
+    barrier, common = threading.Barrier(4), torch.randn(4, 8)
+
+    def work(seed: int) -> None:
+        own = torch.randn(4, 8, generator=torch.Generator().manual_seed(seed))
+        for index in range(6):
+            states = common if index % 2 else own
+            for layer, linear in zip(layers, linears, strict=True):
+                barrier.wait(timeout=60)
+                torch.testing.assert_close(layer(states), linear(states), rtol=1e-5, atol=1e-5)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert counted.num_products == 4 * 6
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pass_takes_four_products_a_layer(kind: type[PackedWeights], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of attention's inputs, attention's output, gates and ups, and downs; and one of the head."""
+    model = _llama()
+    pack_linear_layers(model, is_int8=kind is not PackedWeights)
+    target = TransformersBatch(CausalModel(model)).join()
+    counted = Counted(monkeypatch, kind)
+    target.prefill([5, 6, 7])
+    assert counted.num_products == 3 * 4 + 1
+    counted.num_products = 0
+    with torch.inference_mode():
+        target.forward([8])
+    assert counted.num_products == 3 * 4 + 1
+
+
+def test_layers_that_cannot_go_together_are_packed_alone() -> None:
+    """One with a bias among others without, and one whose weights are an embedding's too."""
+    model = _llama()
+    attention, mlp = model.model.layers[0].self_attn, model.model.layers[1].mlp
+    attention.k_proj = torch.nn.Linear(32, attention.k_proj.out_features, bias=True)
+    mlp.table = torch.nn.Embedding(mlp.up_proj.out_features, 32)
+    mlp.up_proj.weight = mlp.table.weight
+    expected = TransformersBatch(CausalModel(copy.deepcopy(model))).join().prefill([5, 6, 7])
+    packing = pack_linear_layers(model)
+    assert packing.extra_bytes == mlp.table.weight.nbytes
+    assert attention.q_proj._weights is not attention.v_proj._weights
+    assert mlp.gate_proj._weights is not mlp.up_proj._weights
+    together = model.model.layers[2].self_attn
+    assert together.q_proj._weights is together.k_proj._weights is together.v_proj._weights
+    found = TransformersBatch(CausalModel(model)).join().prefill([5, 6, 7])
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("tied", [False, True])

@@ -30,6 +30,9 @@ def test_both_forms_agree(num_rows: int, width: int, seed: int, exponent: int) -
     assert int(parts.abs().max() if num_rows else 0) <= 64
     joined = join_rows(parts, scales)
     assert torch.equal(joined, join_rows_reference(parts, scales))
+    first = width // 3
+    some = join_rows(parts, scales, first=first, num_columns=width // 2)
+    assert torch.equal(some, joined[:, first : first + width // 2])
     # float32 rounds five times on the way, each by 2**-24 at most: 0.005 of half a step, together.
     bound = rows.abs().amax(1, keepdim=True) * (0.5 / LARGEST + 5 * 2.0**-24) if num_rows else rows
     assert bool(((joined - rows).abs() <= bound).all())
@@ -57,3 +60,7 @@ def test_what_does_not_fit() -> None:
         split_rows(torch.ones(3))
     with pytest.raises(ValueError, match="3 rows of products are not two for each of 2 scales"):
         join_rows(torch.ones(3, 2), torch.ones(2))
+    with pytest.raises(ValueError, match="no 2 columns from 1 on in products of 2"):
+        join_rows(torch.ones(4, 2), torch.ones(2), first=1, num_columns=2)
+    with pytest.raises(TypeError, match=r"scales must be float32 on the CPU, not torch\.float64"):
+        join_rows(torch.ones(4, 2), torch.ones(2, dtype=torch.float64))

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numba
+from numba.extending import intrinsic
 from platformdirs import user_cache_path
 
 from structgen.source_digest import source_digest
@@ -69,6 +70,21 @@ def _delete_unused(current: Path) -> None:
 def array(dtype: Any, ndim: int = 1, layout: Literal["C", "A"] = "C") -> Any:
     """Return the signature type of an array that is only read: it takes writable and read-only arrays alike."""
     return numba.types.Array(dtype, ndim, layout, readonly=True)
+
+
+def pointer_to(item: Any) -> Any:
+    """Return a compiled function that turns an address into a pointer to items of a type."""
+
+    @intrinsic
+    def pointer(_context: Any, _address: Any) -> Any:
+        signature = numba.types.CPointer(item)(numba.types.int64)  # type: ignore[no-untyped-call]  # numba has no stubs
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+        return signature, generate
+
+    return pointer
 
 
 def jit(*signatures: Any) -> Callable[[FunctionT], FunctionT]:

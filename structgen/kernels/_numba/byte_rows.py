@@ -1,4 +1,8 @@
-"""Rows as high and low parts, and their products put together: one pass over memory each."""
+"""Rows as high and low parts, and their products put together: one pass over memory each.
+
+These run some hundred times in a pass over a token, for a microsecond each, so they take addresses: to make arrays of
+tensors would take longer than the work.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +10,26 @@ from typing import Any
 
 import numpy as np
 from numba import types
+from numba.np.numpy_support import carray
 
-from structgen.kernels._numba import array, jit
+from structgen.kernels._numba import jit, pointer_to
 
 _F32 = np.float32
 _INFINITY_BITS = np.int32(0x7F800000)
 _WITHOUT_SIGN = np.int32(0x7FFFFFFF)
+_floats_at = pointer_to(types.float32)
+_ints_at = pointer_to(types.int32)
 
 
-@jit(types.void(array(types.float32, 2), array(types.int32, 2), types.float32[:, ::1], types.float32[::1]))
-def split(
-    rows: np.ndarray[Any, Any], bits: np.ndarray[Any, Any], parts: np.ndarray[Any, Any], scales: np.ndarray[Any, Any]
-) -> None:
-    """Write high parts, low parts and scales; `bits` are the same rows as whole numbers.
+@jit(types.void(*(types.int64,) * 5))
+def split(rows_at: Any, num_rows: Any, width: Any, parts_at: Any, scales_at: Any) -> None:
+    """Write (2 * num_rows, width) high parts and then low parts, and (num_rows,) scales, of (num_rows, width) float32.
 
     Without their sign, floats are in the order of their bits, with nan above all; and the largest of whole numbers is
     found many at a time, that of floats one by one.
     """
-    num_rows, width = rows.shape
+    rows, bits = carray(_floats_at(rows_at), (num_rows, width)), carray(_ints_at(rows_at), (num_rows, width))
+    parts, scales = carray(_floats_at(parts_at), (2 * num_rows, width)), carray(_floats_at(scales_at), (num_rows,))
     for row in range(num_rows):
         most = np.int32(0)
         for column in range(width):
@@ -44,11 +50,25 @@ def split(
             parts[num_rows + row, column] = steps - _F32(128) * high
 
 
-@jit(types.void(array(types.float32, 2), array(types.float32), types.float32[:, ::1]))
-def join(products: np.ndarray[Any, Any], scales: np.ndarray[Any, Any], found: np.ndarray[Any, Any]) -> None:
-    """Write (128 * high + low) * scale."""
-    num_rows, width = found.shape
+@jit(types.void(*(types.int64,) * 7))
+def join(
+    products_at: Any, scales_at: Any, num_rows: Any, width: Any, first: Any, num_columns: Any, found_at: Any
+) -> None:
+    """Write (num_rows, num_columns) float32, (128 * high + low) * scale.
+
+    Args:
+        products_at: (2 * num_rows, width) float32.
+        scales_at: (num_rows,) float32.
+        num_rows: rows that are written.
+        width: columns of the products.
+        first: the first column that is read.
+        num_columns: how many are.
+        found_at: what is written.
+    """
+    products = carray(_floats_at(products_at), (2 * num_rows, width))
+    scales, found = carray(_floats_at(scales_at), (num_rows,)), carray(_floats_at(found_at), (num_rows, num_columns))
     for row in range(num_rows):
         scale = scales[row]
-        for column in range(width):
-            found[row, column] = (_F32(128) * products[row, column] + products[num_rows + row, column]) * scale
+        for column in range(num_columns):
+            high, low = products[row, first + column], products[num_rows + row, first + column]
+            found[row, column] = (_F32(128) * high + low) * scale

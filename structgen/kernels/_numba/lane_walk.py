@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
-from numba.extending import intrinsic
 
-from structgen.kernels._numba import array, jit
+from structgen.kernels._numba import array, jit, pointer_to
 
 Array = np.ndarray[Any, Any]
 
@@ -77,23 +76,8 @@ _SCRATCH: Any = types.NamedTuple(  # type: ignore[no-untyped-call]  # numba has 
 _ROW = types.int32[::1]
 
 
-def _pointer_to(item: Any) -> Any:
-    """Return a compiled function that turns an address into a pointer to items of a type."""
-
-    @intrinsic
-    def pointer(_context: Any, _address: Any) -> Any:
-        signature = types.CPointer(item)(types.int64)  # type: ignore[no-untyped-call]  # numba has no stubs
-
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-        return signature, generate
-
-    return pointer
-
-
-_ints_at = _pointer_to(types.int32)
-_bytes_at = _pointer_to(types.uint8)
+_ints_at = pointer_to(types.int32)
+_bytes_at = pointer_to(types.uint8)
 
 
 @jit(types.int64(types.int64, types.int64, types.int64))
