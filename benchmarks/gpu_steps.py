@@ -83,7 +83,7 @@ def load(session: DeviceSession, row: int, prepared: Prepared, *, seed: int, max
         stream=0,
         sampling=Sampling(),
     )
-    session.load(row, start)
+    session.load({row: start})
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ Left out so far: functions, several tool calls.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeForm
 
+    from structgen.decode.batch_loop import Row
     from structgen.decode.prompt import Prompt
     from structgen.decode.runtime import Runtime
-    from structgen.decode.target import TargetBatch
     from structgen.grammar.cache import CompileCache
     from structgen.grammar.compile import UserCache
     from structgen.grammar.token_automaton import TokenAutomaton
@@ -323,7 +323,7 @@ class Model:
         settings = settings_of(CallSettings, run_options)
         generator._check_stop(settings)
         rows = [partial(generator._value_row, number, prompt, settings) for number, prompt in enumerate(prompts)]
-        return run_batch(self._new_batch(settings), rows, max_rows=max_rows)
+        return self._run_batch(rows, settings, max_rows)
 
     @takes(CallSettings, TypeSettings)
     def run_batch(
@@ -351,10 +351,11 @@ class Model:
                 generator = self._generators.get(output_type, type_settings)
                 generator._check_stop(settings)
             rows.append(partial(generator._result_row, prompt, settings))
-        return run_batch(self._new_batch(settings), rows, max_rows=max_rows)
+        return self._run_batch(rows, settings, max_rows)
 
-    def _new_batch(self, settings: CallSettings) -> TargetBatch:
-        return self._runtime.new_batch(deterministic=settings.deterministic)
+    def _run_batch(self, makers: Sequence[Callable[[], Row[T]]], settings: CallSettings, max_rows: int) -> list[T]:
+        batch = self._runtime.new_batch(deterministic=settings.deterministic)
+        return run_batch(batch, self._runtime.device_pool, makers, max_rows=max_rows)
 
 
 def _pair(number: int, request: object) -> tuple[Any, Any]:

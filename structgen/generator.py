@@ -10,12 +10,13 @@ import functools
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar, Unpack
 
 from structgen.call_options import CallSettings, RunOptions, TypeSettings, settings_of, takes
+from structgen.calls import Call, DeviceCallRow, HostCallRow
 from structgen.config import Sampling, Speculation
-from structgen.drafter import DraftMemories, DraftMemory
+from structgen.drafter import DraftMemories
 from structgen.errors import OptionError
 from structgen.partial import Partial
 from structgen.replay_record import ReplayRecord, SpeculationRecord
@@ -23,7 +24,8 @@ from structgen.report import Result
 
 if TYPE_CHECKING:
     from structgen.config import Limits
-    from structgen.decode.device_loop import DeviceDecoding
+    from structgen.decode.batch_loop import Row
+    from structgen.decode.device_loop import DeviceDecoding, DeviceRequest
     from structgen.decode.exact_choice import ExactChoice
     from structgen.decode.loop import Decoding, Request
     from structgen.decode.prompt import Prompt
@@ -62,46 +64,6 @@ class Compiled(Generic[T]):
     automaton: TokenAutomaton
     limits: Limits
     compile_cache: str
-
-
-@dataclass(kw_only=True, slots=True)
-class _Call:
-    """A request, and what its report needs.
-
-    Attributes:
-        decoding: the text on its way, once it has been started.
-        drafting: who drafts, and how, since then.
-    """
-
-    request: Request
-    route: str
-    compile_cache: str
-    deterministic: bool
-    speculation: Speculation
-    memory: DraftMemory
-    decoding: Decoding | ExactChoice | DeviceDecoding = field(init=False)
-    drafting: SpeculationRecord = field(init=False)
-
-
-class _Row(Generic[RowT]):
-    """A call as a row of a batch (structgen.decode.batch_loop.Row)."""
-
-    def __init__(
-        self, call: _Call, start: Callable[[_Call, Target], Decoding | ExactChoice], result: Callable[[_Call], RowT]
-    ) -> None:
-        self._call = call
-        self._start = start
-        self._result = result
-
-    @property
-    def num_prompt_tokens(self) -> int:
-        return len(self._call.request.prompt_token_ids)
-
-    def start(self, target: Target) -> Decoding | ExactChoice:
-        return self._start(self._call, target)
-
-    def result(self) -> RowT:
-        return self._result(self._call)
 
 
 class Generator(Generic[T]):
@@ -181,15 +143,16 @@ class Generator(Generic[T]):
         self._start_alone(call).run()
         return self._result(call)
 
-    def _value_row(self, number: int, prompt: Prompt, settings: CallSettings) -> _Row[T]:
+    def _value_row(self, number: int, prompt: Prompt, settings: CallSettings) -> Row[T]:
         """Return what `__call__` does as this row of a batch; raise what is wrong with the prompt."""
-        return _Row(
-            self._prepared(prompt, settings), self._start, lambda ended: self._value(self._result(ended), number)
-        )
+        return self._row(self._prepared(prompt, settings), lambda ended: self._value(self._result(ended), number))
 
-    def _result_row(self, prompt: Prompt, settings: CallSettings) -> _Row[Result[T]]:
+    def _result_row(self, prompt: Prompt, settings: CallSettings) -> Row[Result[T]]:
         """Return what `run` does as a row of a batch; raise what is wrong with the prompt."""
-        return _Row(self._prepared(prompt, settings), self._start, self._result)
+        return self._row(self._prepared(prompt, settings), self._result)
+
+    def _row(self, call: Call, result: Callable[[Call], RowT]) -> Row[RowT]:
+        return HostCallRow(call, self._start, result) if call.asked is None else DeviceCallRow(call, call.asked, result)
 
     @takes(CallSettings)
     def stream(self, prompt: Prompt, **options: Unpack[RunOptions]) -> Iterator[Partial[T]]:
@@ -199,17 +162,23 @@ class Generator(Generic[T]):
         for no more than was read. The options and errors are those of `run`, whose tokens and text it gives.
         """
         call = self._prepared(prompt, settings_of(CallSettings, options))
-        self._start_alone(call)
-        return self._partials(call)
+        return self._partials(call, self._start_alone(call))
 
-    def _partials(self, call: _Call) -> Iterator[Partial[T]]:
+    def _partials(self, call: Call, decoding: Decoding | ExactChoice | DeviceDecoding) -> Iterator[Partial[T]]:
+        from structgen.decode.device_loop import DeviceDecoding
+
         shown = ""
-        while call.decoding.step() is not None:
-            text = call.decoding.text
-            if len(text) > len(shown):
-                partial: Partial[T] = Partial(text, text[len(shown) :], preview=self._declaration.preview)
-                shown = text
-                yield partial
+        try:
+            while decoding.step() is not None:
+                text = decoding.text
+                if len(text) > len(shown):
+                    partial: Partial[T] = Partial(text, text[len(shown) :], preview=self._declaration.preview)
+                    shown = text
+                    yield partial
+        except GeneratorExit:  # nobody reads on
+            if isinstance(decoding, DeviceDecoding):
+                decoding.close()
+            raise
         result = self._result(call)
         yield Partial(result.text, result.text[len(shown) :], preview=self._declaration.preview, result=result)
 
@@ -220,7 +189,7 @@ class Generator(Generic[T]):
                 f"stop ends free text (str), and {self._declaration.name} says itself where a text ends: leave stop out"
             )
 
-    def _prepared(self, prompt: Prompt, settings: CallSettings) -> _Call:
+    def _prepared(self, prompt: Prompt, settings: CallSettings) -> Call:
         """Check everything that the prompt and the options say by themselves, and return the call before its start."""
         from structgen.decode.loop import Request
         from structgen.decode.sampler import resolve_seed
@@ -241,33 +210,42 @@ class Generator(Generic[T]):
         speculation = Speculation() if settings.speculation is None else settings.speculation
         if self._answers is not None:
             speculation = Speculation.off()  # whole answers are compared, and nothing is drafted
-        return _Call(
+        asked = self._asked(request, speculation, settings)
+        return Call(
             request=request,
             route=self._declaration.name if settings.route is None else settings.route,
             compile_cache=compile_cache,
             deterministic=settings.deterministic,
             speculation=speculation,
             memory=self._draft_memories.of(settings.scope),
+            asked=None if isinstance(asked, str) else asked,
+            host_mode_because=asked if isinstance(asked, str) else None,
         )
 
-    def _start_alone(self, call: _Call) -> Decoding | ExactChoice | DeviceDecoding:
-        """Begin with a call that shares no passes, in device mode where that can be."""
+    def _asked(self, request: Request, speculation: Speculation, settings: CallSettings) -> DeviceRequest | str:
+        """Return what a call asks of the device, or why it runs in host mode."""
+        from structgen.decode.device_loop import DeviceRequest
         from structgen.grammar.frozen_automaton import FrozenAutomaton
 
+        if self._answers is not None:
+            return "whole answers are compared, and no tokens drawn"
         walked, pool = self._automaton.start().automaton, self._runtime.device_pool
         frozen = walked if isinstance(walked, FrozenAutomaton) else None
-        because = "whole answers are compared, and no tokens drawn" if self._answers is not None else None
-        because = because or pool.host_mode_because(frozen, call.speculation, deterministic=call.deterministic)
+        because = pool.host_mode_because(frozen, speculation, deterministic=settings.deterministic)
         if frozen is None or because is not None:
-            decoding = self._start(call, self._runtime.new_target(deterministic=call.deterministic))
-            decoding.trace.host_mode_because = because
-            return decoding
-        call.drafting = SpeculationRecord.of(call.speculation, ())
-        num_drafted = 0 if call.speculation.drafters == () else call.speculation.max_draft_tokens
-        call.decoding = pool.decoding(frozen, call.request, max_draft_tokens=num_drafted)
-        return call.decoding
+            return str(because)
+        num_drafted = 0 if speculation.drafters == () else speculation.max_draft_tokens
+        return DeviceRequest(automaton=frozen, request=request, max_draft_tokens=num_drafted)
 
-    def _start(self, call: _Call, target: Target) -> Decoding | ExactChoice:
+    def _start_alone(self, call: Call) -> Decoding | ExactChoice | DeviceDecoding:
+        """Begin with a call that shares no passes, in device mode where that can be."""
+        if call.asked is None:
+            return self._start(call, self._runtime.new_target(deterministic=call.deterministic))
+        call.drafting = SpeculationRecord.of(call.speculation, ())
+        call.decoding = decoding = self._runtime.device_pool.decoding(call.asked)
+        return decoding
+
+    def _start(self, call: Call, target: Target) -> Decoding | ExactChoice:
         """Begin with a call, token by token or among whole answers; return it before its first token."""
         from structgen.decode.exact_choice import ExactChoice
         from structgen.decode.loop import Decoding
@@ -283,7 +261,7 @@ class Generator(Generic[T]):
             )
         else:
             decoding = ExactChoice(target, vocabulary, self._answers, call.request)
-        decoding.trace.host_mode_because = "it is a row of a batch, whose passes the host puts together"
+        decoding.trace.host_mode_because = call.host_mode_because
         call.decoding = decoding
         return decoding
 
@@ -300,7 +278,7 @@ class Generator(Generic[T]):
             return max(map(len, self._answers.values()))
         return self._automaton.start().tokens_to_end_bound
 
-    def _result(self, call: _Call) -> Result[T]:
+    def _result(self, call: Call) -> Result[T]:
         """Read the value of a finished text, and write down what it took."""
         self._keep_rows()
         token_ids = tuple(call.decoding.token_ids)
@@ -352,7 +330,7 @@ class Generator(Generic[T]):
 
         return digest_in_full(self._declaration.grammar, self._runtime.vocabulary, self._compiled.limits)
 
-    def _record(self, call: _Call, token_ids: tuple[int, ...]) -> ReplayRecord:
+    def _record(self, call: Call, token_ids: tuple[int, ...]) -> ReplayRecord:
         import torch
 
         from structgen.decode.runtime import versions

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import structgen as sg
 from structgen.config import PenaltyScope, Sampling
 from structgen.decode.causal_model import CausalModel
 from structgen.decode.device_drafts import DeviceDrafts, forced_runs
-from structgen.decode.device_loop import RowFollower
+from structgen.decode.device_loop import RowFollower, SessionRows
 from structgen.decode.device_session import DeviceSession
 from structgen.decode.device_step import StepShape
 from structgen.decode.loop import Decoding, Request
@@ -108,24 +108,28 @@ def on_the_host(automaton: TokenAutomaton, request: Request) -> Decoding:
     return decoding
 
 
+def walked(automaton: TokenAutomaton) -> FrozenAutomaton:
+    """Return what walks of a frozen automaton go over."""
+    found = automaton.start().automaton
+    assert isinstance(found, FrozenAutomaton)
+    return found
+
+
 def on_the_device(session: DeviceSession, rows: list[tuple[TokenAutomaton, Request]]) -> list[RowFollower]:
     """Decode rows together to the end, by the reference operations on the CPU; whoever ends gives its row on."""
-    followers = [RowFollower(automaton.start(), vocabulary(), request) for automaton, request in rows]
-    waiting = list(range(len(rows)))
-    running: dict[int, int] = {}
-    while waiting or running:
-        for place in range(session.shape.num_rows):
-            if waiting and place not in running:
-                running[place] = number = waiting.pop(0)
-                automaton = rows[number][0].start().automaton
-                assert isinstance(automaton, FrozenAutomaton)
-                if session.drafts is not None:
-                    runs = forced_runs(automaton, session.drafts.num_drafted)
-                    session.drafts.add(automaton.machine, lambda runs=runs: runs)
-                session.load(place, followers[number].start(automaton.machine))
-        for place, news in enumerate(session.news()):
-            if place in running:
-                followers[running[place]].take(news)
-                if followers[running[place]].is_finished:
-                    del running[place]
+    followers = [RowFollower(walked(automaton), request) for automaton, request in rows]
+    if session.drafts is not None:
+        for automaton, _ in rows:
+            runs = partial(forced_runs, walked(automaton), session.drafts.num_drafted)
+            session.drafts.add(walked(automaton).machine, runs)
+    under_way = SessionRows(session, most_rows=session.shape.num_rows, release=lambda _: None)
+    num_begun = num_over = 0
+    while num_over < len(followers):
+        joining = followers[num_begun : num_begun + under_way.num_free]
+        if joining:
+            under_way.seat(joining)
+        num_begun += len(joining)
+        for _, error in under_way.step():
+            assert error is None
+            num_over += 1
     return followers

@@ -191,10 +191,3 @@ def test_the_report_says_what_is_missing(model: sg.Model) -> None:
     report = model.run(sg.Regex("[ab]{3}"), sg.Raw("hello")).report
     assert "freeze()" in str(report.host_mode_because)
     assert "needs cuda" in str(plain(1).report.host_mode_because)
-
-
-def test_rows_of_a_batch_say_so(model: sg.Model, frozen: sg.Generator[Any]) -> None:
-    """The host puts their passes together, also where each has its own."""
-    for result in model.run_batch([(SCHEMA, sg.Raw("hello")), (SCHEMA, sg.Raw("there"))], seed=1):
-        assert result.report.mode == "host"
-        assert "batch" in str(result.report.host_mode_because)

@@ -7,7 +7,8 @@ many positions as the longest row has. What is narrower or shorter is padding, w
 So drafts are cut to the length that is best for all rows together; rows of very unlike width read in passes of their
 own, a prompt beside single tokens above all; and a row waits while it would be mostly padding.
 
-A row that fails leaves, and nothing else changes. Left out: several devices, and rows that come while others run.
+A row that fails leaves, and nothing else changes. Left out: rows in device mode (device_batch.py), several devices, and
+rows that come while others run.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from structgen.decode.pass_groups import grouped
 from structgen.decode.rounds import Rounds, SharedPass, wait_for
 from structgen.decode.speculation_model import best_length
 from structgen.decode.target import Target, TargetBatch, Tokens
@@ -29,11 +31,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-# What a pass costs before the first token, in tokens: SmolLM2 on one core reads 20 to 30 in the time that a pass over a
-# single one takes. Rows share a pass where their padding is less than that.
-_PASS_TOKENS = 24
-# Tokens of a pass, padding included, past which sharing one gains nothing, and only takes memory.
-_MOST_TOKENS = 512
 # Rows hold up to so many times the positions that they need, and some more.
 _MOST_PADDING = 2
 _SPARE_POSITIONS = 1024
@@ -186,27 +183,3 @@ class _BatchLoop(Generic[T]):
     def _end_of(self, number: int, result: T | StructgenError) -> None:
         del self._rows[number]
         self._done.append((number, result))
-
-
-def grouped(widths: Sequence[int]) -> list[list[int]]:
-    """Return which rows share a pass, given the tokens that each has to read: the cheapest way to part them.
-
-    A pass costs as much as _PASS_TOKENS tokens, and every token of it, padding included, as much as one.
-    """
-    order = sorted(range(len(widths)), key=lambda index: widths[index])
-    # Of the first so many rows in this order: the least cost, and where the last pass begins.
-    best: list[tuple[int, int]] = [(0, 0)]
-    for end in range(1, len(order) + 1):
-        width = widths[order[end - 1]]
-        choices = [
-            (best[first][0] + _PASS_TOKENS + (end - first) * width, first)
-            for first in range(end)
-            if first == end - 1 or (end - first) * width <= _MOST_TOKENS
-        ]
-        best.append(min(choices))
-    groups, end = [], len(order)
-    while end:
-        first = best[end][1]
-        groups.append(sorted(order[first:end]))
-        end = first
-    return groups[::-1]

@@ -33,6 +33,7 @@ class CausalModel:
         head: hidden states to logits.
         logits_width: entries of one row of logits.
         device: where tokens go.
+        num_bytes: memory of the weights.
         no_masks_because: why the model cannot be given masks of ours, None if it can.
     """
 
@@ -53,6 +54,7 @@ class CausalModel:
         self.head = _head_behind(model, body_of(model), self._body)
         self.logits_width = logits_width(model)
         self.device = torch.device(model.device)
+        self.num_bytes = sum(weights.nbytes for weights in model.parameters())
         self.no_masks_because = _why_no_masks(model, self._body)
 
     def run(self, token_ids: torch.Tensor, layouts: list[RowLayout], cache: Any, num_positions: int | None) -> Any:

@@ -1,41 +1,55 @@
 """Device mode for the requests of one model: which of them run in it, and the sessions that they take in turn.
 
 A session has buffers and a captured graph, which take longer to make than most texts: whoever has done with one gives
-it back, and the next request of the same shape takes it. Sizes are rounded up, so that there are few shapes. The
+it back, and the next requests of the same shape take it. Sizes are rounded up, so that there are few shapes. The
 machines of a model are in one arena until that is full; then another one begins. All sessions start their work on one
 stream, a step at a time, because the rows that a budget cuts are written to one place.
 
-Left out: several requests in one session, which device_session.py can have.
+A session holds keys and values for all of its rows as if each were as long as the longest may become, and its steps
+look at all of that. So there are slots for a power of two of tokens, and only rows that need more than a quarter of
+them share a session; shorter ones have the next one. There are as many rows as wait, and no more than half of the
+memory that is free has room for. Of the sessions that nobody uses some are kept, the caches of all together no larger
+than the weights of the model.
+
+Left out: the loop over a batch (device_batch.py).
 """
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from structgen.config import Sampling, Speculation
+import torch
+
+from structgen.config import Speculation
 from structgen.decode.causal_model import CausalModel
 from structgen.decode.device_drafts import DeviceDrafts, forced_runs
 from structgen.decode.device_graph import Lane
-from structgen.decode.device_loop import DeviceDecoding, RowFollower
+from structgen.decode.device_loop import MOST_DRAFTED, DeviceDecoding, DeviceRequest, RowFollower, SessionRows
 from structgen.decode.device_session import DeviceSession
 from structgen.decode.device_step import StepShape
-from structgen.decode.loop import Decoding, Request
+from structgen.decode.kv_cache import KvCache
+from structgen.decode.target import Tokens
 from structgen.decode.transformers_target import TransformersBatch
-from structgen.frozen_machine import FrozenMachine
 from structgen.grammar.frozen_automaton import FrozenAutomaton
 from structgen.kernels.arena import Arena
 from structgen.vocabulary import Vocabulary
 
-_LEAST_POSITIONS: Final = 256
-# Tokens of a draft, where the request allows so many: a pass over five tokens reads the weights once, as one over one
-# does. Chosen, not measured.
-_MOST_DRAFTED: Final = 4
-# Sessions that nobody uses; each has a KV cache.
+MOST_ROWS: Final = 64
+"""Rows of a session; the draws at each place of each row take some bytes for every token of the vocabulary."""
+
+# Sessions that nobody uses, and bytes of their caches that are kept with a small model too.
 _MOST_FREE: Final = 4
+_LEAST_KEPT_BYTES: Final = 1 << 26
 # Tables of machines, past which those of the next machine begin anew; texts on their way keep theirs.
 _MOST_TABLE_BYTES: Final = 1 << 30
+# The cache of one session, of the memory that is free.
+_MOST_OF_FREE_MEMORY: Final = 0.5
+_GRAIN: Final = 64
 
 
 class DevicePool:
@@ -58,6 +72,7 @@ class DevicePool:
         self._lane = Lane(model.device)
         self._tables: tuple[Arena, DeviceDrafts] | None = None
         self._free: OrderedDict[int, DeviceSession] = OrderedDict()
+        self._returned: deque[DeviceSession] = deque()
 
     def host_mode_because(
         self, automaton: FrozenAutomaton | None, speculation: Speculation, *, deterministic: bool
@@ -84,75 +99,108 @@ class DevicePool:
             return f"the drafters that were asked for ({names}) run on the host"
         return None
 
-    def decoding(self, automaton: FrozenAutomaton, request: Request, *, max_draft_tokens: int = 0) -> DeviceDecoding:
-        """Return a request before its first token.
-
-        Args:
-            automaton: what the text follows.
-            request: prompt, budget, seed and sampling.
-            max_draft_tokens: most tokens of a draft.
+    def decoding(self, asked: DeviceRequest) -> DeviceDecoding:
+        """Return a request alone, before its first token.
 
         Raises:
-            BudgetError: the budget is smaller than the state's finishing cost.
+            BudgetError: the budget is smaller than the finishing cost of the automaton.
         """
-        follower = RowFollower(automaton.start(), self._vocabulary, request)
-        shape = _shape(request, max_draft_tokens)
+        return DeviceDecoding(
+            RowFollower(asked.automaton, asked.request),
+            open_session=lambda: self.open([asked], most_rows=1),
+            new_target=lambda: TransformersBatch(self._model).join(),
+        )
+
+    def open(self, asked: Sequence[DeviceRequest], *, most_rows: int) -> SessionRows:
+        """Return a session without rows, for the first of some requests and as many of the others as are like it.
+
+        Args:
+            asked: at least one, those that need the most slots first.
+            most_rows: most rows that are under way at a time.
+        """
+        first, *others = asked
+        shape = first.shape
         # What the steps look up is memory of their stream, so that nobody gets it while a step may still look.
         with self._lane():
-            arena, drafts = self._shared(automaton.machine)
-            if shape.num_drafted:
-                drafts.add(automaton.machine, lambda: forced_runs(automaton, drafts.num_drafted))
+            arena, drafts = self._shared(first.automaton)
+            alike = [one for one in others if shape.is_like(one.shape) and self._has_room(arena, one.automaton)]
+            for one in (first, *alike):
+                arena.add(one.automaton.machine)
+                if shape.num_drafted:
+                    drafts.add(one.automaton.machine, functools.partial(forced_runs, one.automaton, drafts.num_drafted))
+        shape = shape.joined(one.shape for one in alike)
+        num_rows = min(1 + len(alike), most_rows, MOST_ROWS, self._rows_with_room(shape))
+        shape = replace(shape, num_rows=1 << (num_rows - 1).bit_length())
+        return SessionRows(self._take(shape, arena, drafts), most_rows=num_rows, release=self._give)
 
-        def go_on(left: RowFollower) -> Decoding:
-            rest = Decoding(TransformersBatch(self._model).join(), automaton.start(), self._vocabulary, request)
-            rest.take_over(left.token_ids, left.trace)
-            return rest
+    def _rows_with_room(self, shape: StepShape) -> int:
+        """Return how many rows memory has room for: the greatest power of two, and one at least."""
+        free = _free_bytes(self._model.device)
+        if free is None:
+            return MOST_ROWS
+        num_rows = int(_MOST_OF_FREE_MEMORY * free / (shape.num_slots * self._bytes_of_a_position))
+        return 1 << max(0, num_rows.bit_length() - 1)
 
-        session = self._take(shape, arena, drafts)
-        return DeviceDecoding(session, follower, automaton.machine, release=self._give, go_on=go_on)
+    @functools.cached_property
+    def _bytes_of_a_position(self) -> float:
+        """Keys and values of one token, as a pass over one makes them."""
+        cache = KvCache(least_rows=1, least_positions=_GRAIN)
+        TransformersBatch(self._model, cache=cache).join().extend(Tokens([0]))
+        return cache.num_bytes / _GRAIN
 
-    def _shared(self, machine: FrozenMachine) -> tuple[Arena, DeviceDrafts]:
+    def _shared(self, automaton: FrozenAutomaton) -> tuple[Arena, DeviceDrafts]:
         """Return what sessions look up, made at the first use, and anew where there is no room for a machine more."""
         with self._lock:
-            is_full = self._tables is not None and self._tables[0].num_bytes >= _MOST_TABLE_BYTES
-            if self._tables is None or (is_full and machine not in self._tables[0]):
+            if self._tables is None or not self._has_room(self._tables[0], automaton):
                 self._free.clear()
                 arena = Arena(
                     vocabulary_digest=self._vocabulary.digest,
                     num_tokens=self._vocabulary.size,
-                    num_private_rows=1 + _MOST_DRAFTED,
+                    num_private_rows=MOST_ROWS * (1 + MOST_DRAFTED),
                     device=self._model.device,
                 )
-                drafts = DeviceDrafts(arena, num_drafted=_MOST_DRAFTED, device=self._model.device)
-                self._tables = arena, drafts
+                self._tables = arena, DeviceDrafts(arena, num_drafted=MOST_DRAFTED, device=self._model.device)
             return self._tables
+
+    @staticmethod
+    def _has_room(arena: Arena, automaton: FrozenAutomaton) -> bool:
+        return arena.num_bytes < _MOST_TABLE_BYTES or automaton.machine in arena
 
     def _take(self, shape: StepShape, arena: Arena, drafts: DeviceDrafts) -> DeviceSession:
         with self._lock:
+            self._keep_returned()
             fits = (key for key, one in self._free.items() if one.shape == shape and one.arena is arena)
             found = next(fits, None)
-            if found is not None:
-                return self._free.pop(found)
-        return DeviceSession(self._model, arena, shape, lane=self._lane, drafts=drafts)
+            session = None if found is None else self._free.pop(found)
+        if session is None:
+            return DeviceSession(self._model, arena, shape, lane=self._lane, drafts=drafts)
+        session.stop(range(shape.num_rows))
+        return session
 
     def _give(self, session: DeviceSession) -> None:
-        with self._lock:
-            if self._tables is None or session.arena is not self._tables[0]:
-                return
-            self._free[id(session)] = session
-            if len(self._free) > _MOST_FREE:
-                self._free.popitem(last=False)
+        # A stream that nobody reads on may be given up wherever Python collects garbage, while this very thread holds
+        # a lock of ours: so nothing waits here, and nothing is started on the device.
+        self._returned.append(session)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._keep_returned()
+            finally:
+                self._lock.release()
+
+    def _keep_returned(self) -> None:
+        """Keep sessions that were given back, and let go of the oldest ones past what is kept."""
+        while self._returned:
+            session = self._returned.popleft()
+            if self._tables is not None and session.arena is self._tables[0]:
+                self._free[id(session)] = session
+        most_bytes = max(_LEAST_KEPT_BYTES, self._model.num_bytes)
+        while len(self._free) > _MOST_FREE or sum(one.num_cache_bytes for one in self._free.values()) > most_bytes:
+            self._free.popitem(last=False)
 
 
-def _shape(request: Request, max_draft_tokens: int) -> StepShape:
-    """Return the shape of a request alone."""
-    sampling: Sampling = request.sampling
-    needed = len(request.prompt_token_ids) + request.max_tokens
-    return StepShape(
-        num_rows=1,
-        num_positions=max(_LEAST_POSITIONS, 1 << (needed - 1).bit_length()),
-        num_drafted=0 if sampling.has_penalties else min(max_draft_tokens, _MOST_DRAFTED),
-        has_truncation=sampling.top_k is not None or sampling.top_p is not None or bool(sampling.min_p),
-        has_penalties=sampling.has_penalties,
-        has_bias=bool(sampling.logit_bias),
-    )
+def _free_bytes(device: torch.device) -> int | None:
+    """Return how much memory a device has left for us, None where that is not known."""
+    if device.type != "cuda":
+        return None
+    free, _ = torch.cuda.mem_get_info(device)
+    return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)

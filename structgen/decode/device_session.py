@@ -1,14 +1,18 @@
 """Rows on a device: loaded by the host, stepped without it, and read while later steps are under way.
 
-A row is loaded at any time between two steps, beside rows that are under way: its prompt is read but for the last
-token, which the first step reads. Whoever asks for news starts steps until enough of them are under way, and then waits
-for the oldest copy only: the host is told of a token a few steps late, and the device is never told to wait.
+Rows are loaded at any time between two steps, beside rows that are under way: their prompts are read but for the last
+tokens, which the first step reads; prompts of like length share a pass. Whoever asks for news starts steps until enough
+of them are under way, and then waits for the oldest copy only: the host is told of a token a few steps late, and the
+device is never told to wait.
 
-Left out: what the tokens mean (device_loop.py), and which sessions there are (device_pool.py).
+The KV cache has room for all rows and positions from the beginning, because a captured graph holds where it is. How
+many that are is the business of whoever opens the session (device_pool.py). Left out: what the tokens mean
+(device_loop.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,7 +25,8 @@ from structgen.decode.device_graph import GraphedStep, Lane
 from structgen.decode.device_reader import DeviceReader
 from structgen.decode.device_step import DeviceStep, StepShape, StepState, StepTables
 from structgen.decode.kv_cache import KvCache
-from structgen.decode.target import Tokens
+from structgen.decode.pass_groups import ON_A_CORE, ON_CUDA, grouped
+from structgen.decode.target import Target, Tokens
 from structgen.decode.transformers_target import TransformersBatch
 from structgen.frozen_machine import FrozenMachine
 from structgen.kernels.advance import ENDED, RUNNING, settle_
@@ -116,8 +121,8 @@ class DeviceSession:
         self._steps_per_reading = steps_per_reading
         self._lane = Lane(model.device) if lane is None else lane
         self._cache = KvCache(least_rows=shape.num_rows, least_positions=shape.num_slots)
-        batch = TransformersBatch(model, cache=self._cache)
-        self._rows = [batch.join() for _ in range(shape.num_rows)]
+        self._batch = TransformersBatch(model, cache=self._cache)
+        self._rows = [self._batch.join() for _ in range(shape.num_rows)]
         # Memory belongs to the stream that it is made on: steps may be under way when a session is given up.
         with self._lane():
             self._state = state = StepState(
@@ -138,34 +143,53 @@ class DeviceSession:
         """Why steps do not run as CUDA graphs; None if they do, or if none was made yet."""
         return None if self._version is None else self._step.eager_because
 
-    def load(self, row: int, start: RowStart) -> None:
-        """Read a prompt into a row, whatever it held, and let it run from the next step on."""
-        prompt = start.prompt_token_ids
-        if len(prompt) + start.max_tokens > self.shape.num_positions:
-            raise ValueError(
-                f"{len(prompt)} + {start.max_tokens} tokens do not fit {self.shape.num_positions} positions"
-            )
-        with self._lane():
-            self._load(row, start)
-        self._num_told[row] = 0
-        self._num_stale[row] = self._reader.num_taken
+    @property
+    def num_cache_bytes(self) -> int:
+        """Memory of its keys and values."""
+        return self._cache.num_bytes
 
-    def _load(self, row: int, start: RowStart) -> None:
-        prompt = start.prompt_token_ids
-        first_state = self.arena.add(start.machine)
-        self._state.registers.is_done[row].fill_(ENDED)
+    def load(self, starts: Mapping[int, RowStart]) -> None:
+        """Read a prompt into each of some rows, whatever these held, and let them run from the next step on."""
+        for start in starts.values():
+            needed = len(start.prompt_token_ids) + start.max_tokens
+            if needed > self.shape.num_positions:
+                raise ValueError(f"a row of {needed} tokens does not fit {self.shape.num_positions} positions")
+        with self._lane():
+            self._load(starts)
+        for row in starts:
+            self._num_told[row] = 0
+            self._num_stale[row] = self._reader.num_taken
+
+    def _load(self, starts: Mapping[int, RowStart]) -> None:
+        first_states = {row: self.arena.add(start.machine) for row, start in starts.items()}
+        self._rest(starts)
         if self._version != self._current_version:
             self._prepare()
-        # Only now: trying the step writes keys and values where the row stood before.
-        target = self._rows[row]
-        target.crop(0)
-        if len(prompt) > 1:
-            target.extend(Tokens(prompt[:-1], num_prompt_tokens=len(prompt) - 1))
-        self._write(row, start, first_state)
+        # Only now: trying the step writes keys and values where the rows stood before.
+        self._read(starts)
+        for row, start in starts.items():
+            self._write(row, start, first_states[row])
+        settle_(self.arena.tables, self._state.registers)
 
-    def stop(self, row: int) -> None:
-        """Let a row draw nothing more."""
+    def _read(self, starts: Mapping[int, RowStart]) -> None:
+        """Read prompts but for their last tokens."""
+        parts: list[tuple[Target, Tokens]] = []
+        for row, start in starts.items():
+            self._rows[row].crop(0)
+            read = start.prompt_token_ids[:-1]
+            if read:
+                parts.append((self._rows[row], Tokens(read, num_prompt_tokens=len(read))))
+        price = ON_CUDA if self._model.device.type == "cuda" else ON_A_CORE
+        for group in grouped([len(tokens.token_ids) for _, tokens in parts], price):
+            self._batch.extend([parts[index] for index in group])
+
+    def stop(self, rows: Iterable[int]) -> None:
+        """Let rows draw nothing more."""
         with self._lane():
+            self._rest(rows)
+
+    def _rest(self, rows: Iterable[int]) -> None:
+        for row in rows:
             self._state.registers.is_done[row].fill_(ENDED)
 
     def news(self) -> list[RowNews]:
@@ -216,7 +240,7 @@ class DeviceSession:
         is_done.copy_(before)
 
     def _write(self, row: int, start: RowStart, first_state: int) -> None:
-        """Set what a row starts from; every value goes along with its launch, and nothing waits."""
+        """Set what a row starts from, not settled; every value goes along with its launch, and nothing waits."""
         state, registers, sampling = self._state, self._state.registers, start.sampling
         signed_seed = start.seed - (1 << 64) if start.seed >> 63 else start.seed
         written = [
@@ -239,7 +263,6 @@ class DeviceSession:
             # An option has a value for each place of the row.
             tensor.view(self.shape.num_rows, -1)[row].fill_(value)
         self._write_bias(row, sampling)
-        settle_(self.arena.tables, registers)
 
     def _truncations(self, sampling: Sampling) -> list[tuple[torch.Tensor, float]]:
         options = self._state.options

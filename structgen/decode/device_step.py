@@ -16,6 +16,7 @@ Left out: what a row starts from, and what the host makes of the ring buffer (de
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import torch
@@ -64,6 +65,31 @@ class StepShape:
         """Check what cannot be together."""
         if self.num_drafted and self.has_penalties:
             raise ValueError("rows with penalties have no drafts")
+
+    def is_like(self, other: StepShape) -> bool:
+        """Say whether rows of another shape may be among rows of this one: they draft alike, and padding has bounds.
+
+        Numbers of slots are powers of two; who could do with half of them is no stranger, with a quarter is one.
+        """
+        return (
+            self.num_drafted == other.num_drafted
+            and self.num_slots <= 2 * other.num_slots
+            and other.num_slots <= self.num_slots
+        )
+
+    def joined(self, others: Iterable[StepShape]) -> StepShape:
+        """Return the same with whatever options others have."""
+        shapes = [self, *others]
+        return replace(
+            self,
+            has_truncation=any(one.has_truncation for one in shapes),
+            has_penalties=any(one.has_penalties for one in shapes),
+            has_bias=any(one.has_bias for one in shapes),
+        )
+
+    def takes(self, other: StepShape) -> bool:
+        """Say whether a row of another shape may be among rows of this one, as the steps are."""
+        return self.is_like(other) and self.joined([other]) == self
 
     @property
     def num_nodes(self) -> int:

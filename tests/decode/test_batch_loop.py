@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-from structgen.decode import batch_loop
-from structgen.decode.batch_loop import grouped, run_rows
+from structgen.decode.batch_loop import run_rows
 from structgen.decode.causal_model import CausalModel
 from structgen.decode.control import Offer
+from structgen.decode.pass_groups import ON_A_CORE, PassPrice, grouped
 from structgen.decode.rounds import SharedPass
 from structgen.decode.target import Target, Tokens
 from structgen.decode.transformers_target import TransformersBatch
@@ -33,14 +33,14 @@ def partitions(items: Sequence[int]) -> Iterator[list[list[int]]]:
             yield [*rest[:index], [items[0], *group], *rest[index + 1 :]]
 
 
-def cost(groups: Sequence[Sequence[int]], widths: Sequence[int]) -> float:
+def cost(groups: Sequence[Sequence[int]], widths: Sequence[int], price: PassPrice) -> float:
     """Count as grouped does, by its own words."""
     total = 0.0
     for group in groups:
         padded = len(group) * max(widths[index] for index in group)
-        if len(group) > 1 and padded > batch_loop._MOST_TOKENS:
+        if len(group) > 1 and padded > price.most:
             return float("inf")
-        total += batch_loop._PASS_TOKENS + padded
+        total += price.first + padded
     return total
 
 
@@ -50,9 +50,11 @@ def test_rows_are_parted_as_cheaply_as_can_be() -> None:
     sizes = set()
     for _ in range(150):
         widths = [source.choice([1, 1, 2, 5, 9, 40, 70, 300, 600]) for _ in range(source.randint(1, 6))]
-        groups = grouped(widths)
+        price = source.choice([ON_A_CORE, PassPrice(first=3, most=80)])
+        groups = grouped(widths, price)
         assert sorted(index for group in groups for index in group) == list(range(len(widths)))
-        assert cost(groups, widths) == min(cost(other, widths) for other in partitions(range(len(widths))))
+        least = min(cost(other, widths, price) for other in partitions(range(len(widths))))
+        assert cost(groups, widths, price) == least
         sizes.add(len(groups))
     assert sizes >= {1, 2, 3}
     assert grouped([]) == []

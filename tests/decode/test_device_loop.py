@@ -19,11 +19,12 @@ from device_rows import (
     on_the_host,
     random_schema,
     vocabulary,
+    walked,
 )
 from structgen.config import Sampling
 from structgen.decode import device_session
 from structgen.decode.device_graph import Lane
-from structgen.decode.device_loop import RowFollower
+from structgen.decode.device_loop import DeviceRequest, RowFollower
 from structgen.decode.device_pool import DevicePool
 from structgen.decode.device_session import RowNews
 from structgen.decode.device_step import StepState
@@ -69,7 +70,7 @@ def test_drafts_change_the_passes_and_not_the_text(first: int) -> None:
     assert accepted > 20
     for one in found:
         trace = one.trace
-        num_known = trace.num_target_passes + trace.accepted["ForcedRun"]
+        num_known = trace.num_target_passes - 1 + trace.accepted["ForcedRun"]
         # The first pass is that over the prompt but for its last token; a text of no choice at all has no other.
         assert trace.num_draws <= num_known <= trace.num_draws + 1
 
@@ -92,14 +93,13 @@ def test_where_the_tables_end_the_host_goes_on(share: float, sampling: Sampling)
     pool = DevicePool(model(), vocabulary(), device_types=("cpu",))
     for seed in range(3):
         automaton = frozen(random_schema(seed))
-        whole = automaton.start().automaton
-        assert isinstance(whole, FrozenAutomaton)
+        whole = walked(automaton)
         unknown = np.random.default_rng(seed).random(whole.machine.num_states) < share
         unknown[[whole.machine.start, whole.machine.end]] = False
         partial = FrozenAutomaton(whole.machine, vocabulary())
         partial.machine = replace(whole.machine, mask_row=np.where(unknown, -1, whole.machine.mask_row))
         request = Request(prompt_token_ids=(1, 2, 3), max_tokens=80, seed=seed, sampling=sampling)
-        found = pool.decoding(partial, request)
+        found = pool.decoding(DeviceRequest(automaton=partial, request=request))
         wanted = on_the_host(automaton, request)
         found.run()
         assert found.token_ids == wanted.token_ids
@@ -124,7 +124,7 @@ def test_what_a_step_writes_is_memory_of_the_lane(monkeypatch: pytest.MonkeyPatc
 def test_figures_of_steps_after_a_stop_string_are_of_the_steps_that_are_counted() -> None:
     """The sums hold what the device did until it was read, so the number of steps is that of all of them."""
     request = Request(prompt_token_ids=(1,), max_tokens=20, seed=0, stop=("b",))
-    follower = RowFollower(frozen(str).start(), vocabulary(), request)
+    follower = RowFollower(walked(frozen(str)), request)
     ids = [vocabulary().encode(letter.encode())[0] for letter in "abcd"]
     follower.take(RowNews(token_ids=ids, is_done=RUNNING, legal_mass_lost=0.4, most_mass_lost=0.1, num_passes=4))
     trace = follower.trace
