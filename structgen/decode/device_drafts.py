@@ -1,21 +1,24 @@
 """What a device drafts by itself: the canonical tokens of the forced run of every state, as one table.
 
 The tokens are those that drafters.ForcedRun names on the host: the bytes that every legal text goes on with, in the
-tokenizer's own tokens. A draft and no promise, so the text is the same. Made once for each machine, on the host.
+tokenizer's own tokens. A draft and no promise, so the text is the same. Made on the host, once for each machine, or
+piece of one that grows; there the bytes end where nobody has looked further.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from structgen.frozen_machine import FrozenMachine
+from structgen.frozen_machine import FrozenMachine, Longs
+from structgen.frozen_pieces import GrowingMachine
 from structgen.kernels.arena import Arena
+from structgen.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from structgen.grammar.frozen_automaton import FrozenAutomaton
@@ -44,6 +47,7 @@ class DeviceDrafts:
         self._arena = arena
         self._lock = threading.Lock()
         self._known: set[int] = set()
+        self._num_pieces: dict[GrowingMachine, int] = {}
 
     def add(self, machine: FrozenMachine, make_runs: Callable[[], npt.NDArray[np.int32]]) -> None:
         """Take the drafts of a machine, unless it is there already.
@@ -56,25 +60,52 @@ class DeviceDrafts:
         with self._lock:
             if first in self._known:
                 return
-            rows = torch.from_numpy(make_runs()).to(self.tensor.device)
-            end = first + len(rows)
-            if end > len(self.tensor):
-                grown = self.tensor.new_full((max(end, 2 * len(self.tensor)), self.num_drafted), -1)
-                grown[: len(self.tensor)] = self.tensor
-                self.tensor = grown
-                self.version += 1
-            self.tensor[first:end] = rows
+            runs = make_runs()
+            self._make_room(first + len(runs))
+            self._write(np.arange(first, first + len(runs)), runs)
             self._known.add(first)
+
+    def follow(self, machine: GrowingMachine, vocabulary: Vocabulary) -> None:
+        """Take the drafts of the pieces that a machine has by now.
+
+        Args:
+            machine: whose states they follow.
+            vocabulary: that of the machine.
+        """
+        pieces = machine.pieces
+        states = self._arena.states_of(machine)
+        with self._lock:
+            num_known = self._num_pieces.get(machine, 0)
+            for piece in pieces[num_known:]:
+                self._make_room(int(states[piece.numbers].max()) + 1)
+                runs = _runs_of(piece.forced, vocabulary, self.num_drafted)
+                self._write(states[piece.numbers[: piece.num_described]], runs)
+            self._num_pieces[machine] = max(num_known, len(pieces))
+
+    def _make_room(self, num_states: int) -> None:
+        """Let there be a row for each of so many states, those that are only named included: steps look there too."""
+        if num_states > len(self.tensor):
+            grown = self.tensor.new_full((max(num_states, 2 * len(self.tensor)), self.num_drafted), -1)
+            grown[: len(self.tensor)] = self.tensor
+            self.tensor = grown
+            self.version += 1
+
+    def _write(self, states: Longs, runs: npt.NDArray[np.int32]) -> None:
+        device = self.tensor.device
+        self.tensor[torch.from_numpy(states).to(device)] = torch.from_numpy(runs).to(device)
 
 
 def forced_runs(automaton: FrozenAutomaton, num_drafted: int) -> npt.NDArray[np.int32]:
     """Return (S, num_drafted): the first canonical tokens of what is forced in each state, -1 behind them."""
-    num_states = automaton.machine.num_states
-    runs = np.full((num_states, num_drafted), -1, np.int32)
+    forced = [automaton.forced_bytes(state) for state in range(automaton.machine.num_states)]
+    return _runs_of(forced, automaton.vocabulary, num_drafted)
+
+
+def _runs_of(forced: Sequence[bytes], vocabulary: Vocabulary, num_drafted: int) -> npt.NDArray[np.int32]:
+    runs = np.full((len(forced), num_drafted), -1, np.int32)
     known: dict[bytes, list[int]] = {}
-    for state in range(num_states):
-        forced = automaton.forced_bytes(state)
-        if forced not in known:
-            known[forced] = automaton.vocabulary.encode(forced)[:num_drafted]
-        runs[state, : len(known[forced])] = known[forced]
+    for state, text in enumerate(forced):
+        if text not in known:
+            known[text] = vocabulary.encode(text)[:num_drafted]
+        runs[state, : len(known[text])] = known[text]
     return runs

@@ -89,6 +89,11 @@ class AutomatonCore:
         return self._parser
 
     @property
+    def lock(self) -> threading.RLock:
+        """Held while the parser is asked from outside, where others walk meanwhile."""
+        return self._lock
+
+    @property
     def start_configuration(self) -> int:
         """The state before any text."""
         return self._parser.start

@@ -5,6 +5,7 @@ Languages whose nesting has no bound have no end of configurations, and long cou
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,7 +45,7 @@ class Edges:
         self.group: list[int] = []
         self.target: list[int] = []
 
-    def add(self, successors: dict[int, list[int]]) -> None:
+    def add(self, successors: Mapping[int, bytes | Sequence[int]]) -> None:
         """Take the next configuration's."""
         self.num_edges.append(len(successors))
         self.target.extend(successors)

@@ -99,6 +99,10 @@ class StackSets:
             self._stack_depth.append(depth)
         return number
 
+    def depth(self, stack: int) -> int:
+        """Return how many frames a stack set has at the most."""
+        return self._stack_depth[stack]
+
     def is_deep(self, stack: int) -> bool:
         """Return whether a stack set is nested beyond the limit."""
         return self._stack_depth[stack] > self.max_depth

@@ -2,7 +2,8 @@
 
 It hands out walks over its core. Counters make a long-lived core grow for ever, though its rows do not: so once a core
 has grown to half of what is allowed, new walks get a fresh one, with the rows of the old. Once it is frozen, new walks
-go over tables of all states. Walks under way keep what they began with, so nobody loses a state that he holds.
+go over tables of all states. Walks under way keep what they began with, so nobody loses a state that he holds. A part
+of it, which a device takes where there is no end of states, has a core of its own, and begins anew in the same way.
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ class TokenAutomaton:
         self._core = make_core()
         self._freeze_lock = threading.Lock()
         self._frozen: FrozenAutomaton | None = None
+        self._part: FrozenPart | None = None
+        self._part_states = 0
 
     def __repr__(self) -> str:
         """Show the sizes that say which automaton this is."""
@@ -115,17 +118,28 @@ class TokenAutomaton:
     def freeze_part(self, *, num_states: int = 4000) -> FrozenPart:
         """Explore the states nearest to the start now, as tables for a device: for what `freeze` cannot end.
 
-        Nothing changes here: walks stay lazy. What the part learns of texts is its own.
+        Texts in device mode follow them from then on, and describe more states as they meet them. Walks stay lazy.
 
         Args:
-            num_states: how many states are described at the most.
+            num_states: how many states are described at first.
 
         Raises:
             LimitError: not even the start can be described, or it takes more time or memory than it may.
             OptionError: the number is none.
         """
         check_count("num_states", num_states)
-        return FrozenPart(self._make_core(), self._limits, num_states=num_states)
+        with self._freeze_lock:
+            self._part = FrozenPart(self._make_core(), self._limits, num_states=num_states)
+            self._part_states = num_states
+            return self._part
+
+    @property
+    def frozen_part(self) -> FrozenPart | None:
+        """What texts in device mode follow; None before `freeze_part`. Once it has grown too large, a new one."""
+        with self._freeze_lock:
+            if self._part is not None and self._part.is_full:
+                self._part = FrozenPart(self._make_core(), self._limits, num_states=self._part_states)
+            return self._part
 
     @property
     def is_frozen(self) -> bool:

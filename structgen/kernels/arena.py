@@ -1,20 +1,25 @@
 """Arena: the tables of many frozen machines as one set of tensors, so that rows of a batch may follow different ones.
 
-States, mask rows and places in next_state are numbered through all machines. Machines are only added; what was added
-keeps its numbers, so a row that is under way is never disturbed, and where there is room left nothing even moves.
+States, mask rows and places in next_state are numbered through all machines. Machines are only added, and those that
+grow get more pieces; what was added keeps its numbers, so a row that is under way is never disturbed, and where there
+is room left nothing even moves. A state that was only named is described in place: a row that waits there may go on.
 Leaves out the steps (advance.py) and the draws.
 """
 
 from __future__ import annotations
 
+import hashlib
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
 from structgen.errors import VocabularyError
-from structgen.frozen_machine import STOP_CLASS, FrozenMachine
+from structgen.frozen_machine import STOP_CLASS, Bools, FrozenMachine, Ints, Longs
+from structgen.frozen_pieces import GrowingMachine, Piece
 
 if TYPE_CHECKING:
     import torch
@@ -28,6 +33,9 @@ UNKNOWN: Final = -1
 """least_after of a state that the tables name but do not describe."""
 
 _FIRST_ROOM: Final = 64
+
+_IN_PLACE: Final = ("step_start", "machine", "mask_row", "free_row", "cost_after", "least_after")
+"""What is written when a named state is described; the last one makes it known."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
@@ -90,7 +98,12 @@ class Arena:
         self._digest = vocabulary_digest
         self._num_tokens, self._num_words, self._num_private_rows = num_tokens, num_words, num_private_rows
         self._lock = threading.Lock()
-        self._machines: list[tuple[FrozenMachine, int]] = []
+        # By the first of the states that came with it: the machine, and the numbers of these states there.
+        self._blocks: list[tuple[int, FrozenMachine, Longs]] = []
+        self._growing: list[_Grown] = []
+        # While something is added: what to go back to.
+        self._before: dict[str, tuple[torch.Tensor, int]] = {}
+        self._overwritten: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
         shapes: dict[str, tuple[type[np.generic], tuple[int, ...]]] = {
             "token_class": (np.int16, (32 * num_words,)),
             "mask_rows": (np.int32, (num_words,)),
@@ -110,7 +123,7 @@ class Arena:
 
     def __repr__(self) -> str:
         """Show the sizes."""
-        return f"Arena({len(self._machines)} machines, states={self.num_states}, {self.num_bytes / 2**20:.1f} MiB)"
+        return f"Arena({len(self._blocks)} machines, states={self.num_states}, {self.num_bytes / 2**20:.1f} MiB)"
 
     @property
     def num_states(self) -> int:
@@ -132,17 +145,22 @@ class Arena:
         """The tensors as they are now; never older than a version that was read before."""
         return self._published[1]
 
-    def __contains__(self, machine: FrozenMachine) -> bool:
-        """Say whether a machine is there already."""
+    def __contains__(self, machine: FrozenMachine | GrowingMachine) -> bool:
+        """Say whether a machine is there already; of one that grows, its first piece."""
         with self._lock:
-            return any(one is machine for one, _ in self._machines)
+            is_whole = any(one is machine for _, one, _ in self._blocks)
+            return is_whole or any(one.machine is machine for one in self._growing)
 
-    def add(self, machine: FrozenMachine) -> int:
-        """Take a machine and return the number of its start state; one that is there already keeps its numbers.
+    def add(self, machine: FrozenMachine | GrowingMachine) -> int:
+        """Take a machine and return the number of its start state; what is there already keeps its numbers.
+
+        Of one that grows all pieces are taken that it has by now.
 
         Raises:
             VocabularyError: it is for another vocabulary.
         """
+        if isinstance(machine, GrowingMachine):
+            return int(self.states_of(machine)[machine.start])
         return self.first_state(machine) + machine.start
 
     def first_state(self, machine: FrozenMachine) -> int:
@@ -151,61 +169,151 @@ class Arena:
         Raises:
             VocabularyError: it is for another vocabulary.
         """
-        if machine.vocabulary_digest != self._digest or machine.num_tokens != self._num_tokens:
-            raise VocabularyError(
-                f"this frozen machine is for another vocabulary ({machine.vocabulary_digest[:12]}, not "
-                f"{self._digest[:12]}): freeze it with the vocabulary of the arena, or make another arena"
-            )
+        self._check(machine)
         with self._lock:
-            known = [first for one, first in self._machines if one is machine]
+            known = [first for first, one, _ in self._blocks if one is machine]
             if known:
                 return known[0]
-            before = {name: (one.tensor, one.size) for name, one in self._tensors.items()}
-            try:
-                first = self._add(machine)
-            except BaseException:  # of a key that was pressed too: machines after it would stand in the wrong place
-                for name, (tensor, size) in before.items():
-                    self._tensors[name].tensor, self._tensors[name].size = tensor, size
-                raise
-            moves = any(one.tensor is not before[name][0] for name, one in self._tensors.items())
-            self._published = self.version + moves, self._snapshot()
-            self._machines.append((machine, first))
+            first, local = self.num_states, np.arange(machine.num_states)
+            with self._all_or_nothing():
+                self._add(machine, first + local, np.ones(len(local), np.bool_), self._add_rows(machine, None))
+            self._blocks.append((first, machine, local))
             return first
 
+    def states_of(self, machine: GrowingMachine) -> Longs:
+        """Take all pieces that a machine has by now, and return the number here of each of its states.
+
+        Raises:
+            VocabularyError: it is for another vocabulary.
+        """
+        self._check(machine.pieces[0].machine)
+        with self._lock:
+            grown = next((one for one in self._growing if one.machine is machine), None)
+            if grown is None:
+                grown = _Grown(machine)
+                self._growing.append(grown)
+            for piece in machine.pieces[grown.num_pieces :]:
+                self._add_piece(grown, piece)
+            return grown.states
+
     def machine_of(self, state: int) -> tuple[FrozenMachine, int]:
-        """Return whose state it is, and its number there.
+        """Return whose state it is, and its number there; of a machine that grows, the piece that named it first.
 
         Raises:
             IndexError: no machine has it.
         """
         if not 0 <= state < self.num_states:
             raise IndexError(f"there is no state {state}: the arena has {self.num_states}")
-        machine, first = next(one for one in reversed(self._machines) if one[1] <= state)
-        return machine, state - first
+        first, machine, local = next(one for one in reversed(self._blocks) if one[0] <= state)
+        return machine, int(local[state - first])
 
-    def _add(self, machine: FrozenMachine) -> int:
-        first, number = self.num_states, self._tensors["token_class"].size
-        first_row, first_id = self._tensors["mask_rows"].size, self._tensors["list_ids"].size
+    def _check(self, machine: FrozenMachine) -> None:
+        if machine.vocabulary_digest != self._digest or machine.num_tokens != self._num_tokens:
+            raise VocabularyError(
+                f"this frozen machine is for another vocabulary ({machine.vocabulary_digest[:12]}, not "
+                f"{self._digest[:12]}): freeze it with the vocabulary of the arena, or make another arena"
+            )
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Publish what is added inside, or leave all as it was."""
+        self._before = before = {name: (one.tensor, one.size) for name, one in self._tensors.items()}
+        self._overwritten.clear()
+        try:
+            yield
+        except BaseException:  # of a key that was pressed too: machines after it would stand in the wrong place
+            for tensor, at, values in reversed(self._overwritten):
+                tensor[at] = values
+            for name, (tensor, size) in before.items():
+                self._tensors[name].tensor, self._tensors[name].size = tensor, size
+            raise
+        moves = any(one.tensor is not before[name][0] for name, one in self._tensors.items())
+        self._published = self.version + moves, self._snapshot()
+
+    def _add_piece(self, grown: _Grown, piece: Piece) -> None:
+        is_new = piece.numbers >= len(grown.states)
+        first, num_new = self.num_states, int(np.count_nonzero(is_new))
+        states = np.concatenate([grown.states, np.zeros(num_new, np.int64)])
+        states[piece.numbers[is_new]] = first + np.arange(num_new)
+        row_of = dict(grown.row_of)
+        with self._all_or_nothing():
+            self._add(piece.machine, states[piece.numbers], is_new, self._add_rows(piece.machine, row_of))
+        if num_new:
+            self._blocks.append((first, piece.machine, np.flatnonzero(is_new)))
+        grown.states, grown.row_of, grown.num_pieces = states, row_of, grown.num_pieces + 1
+
+    def _add_rows(self, machine: FrozenMachine, row_of: dict[bytes, int] | None) -> Longs:
+        """Append the mask rows that are not here, with their lists; return the number here of each row.
+
+        Args:
+            machine: whose rows they are.
+            row_of: rows that are here, by digest; extended. None if all are to be appended.
+        """
+        first, first_id = self._tensors["mask_rows"].size, self._tensors["list_ids"].size
+        numbers = np.arange(machine.num_rows) + first
+        is_fresh = np.ones(machine.num_rows, np.bool_)
+        if row_of is not None:
+            for row, mask in enumerate(machine.mask_rows):
+                digest = hashlib.blake2b(mask.tobytes(), digest_size=16).digest()
+                is_fresh[row] = digest not in row_of
+                numbers[row] = row_of.setdefault(digest, first + int(np.count_nonzero(is_fresh[:row])))
+        sizes = np.diff(machine.list_start)
+        self._append("mask_rows", machine.mask_rows[is_fresh])
+        self._append("list_start", first_id + np.cumsum(sizes[is_fresh]))
+        self._append("list_ids", machine.list_ids[np.repeat(is_fresh, sizes)])
+        return numbers
+
+    def _add(self, machine: FrozenMachine, states: Longs, is_new: Bools, rows: Longs) -> None:
+        """Append the states of a machine that are new, and describe in place those that were only named.
+
+        Args:
+            machine: some or all states of an automaton.
+            states: the number here of each of its states.
+            is_new: which are appended, in their order.
+            rows: the number here of each of its rows.
+        """
+        number, num_classes = self._tensors["token_class"].size, machine.num_classes
         is_known = machine.mask_row >= 0
-        nothing = np.int32(self._num_private_rows)
+        nothing, unknown = np.int32(self._num_private_rows), np.int32(UNKNOWN)
         padded = np.zeros(32 * self._num_words, np.uint16)
         padded[: machine.num_tokens] = machine.token_class
-        starts = np.arange(machine.num_states, dtype=np.int64) * machine.num_classes
+        # A state that is only named has the steps of the end, which are none.
+        steps = np.where(is_known, np.cumsum(is_known), np.count_nonzero(is_known)).astype(np.int64) - 1
+        values = {
+            "step_start": self._tensors["next_state"].size + steps * num_classes,
+            "mask_row": np.where(is_known, _renumbered(machine.mask_row, rows), nothing),
+            "free_row": _renumbered(machine.free_row, rows),
+            "accepting": machine.accepting,
+            "cost": machine.cost,
+            "cost_after": np.where(is_known, machine.cost_after, unknown),
+            "least_after": np.where(is_known, least_costs_after(machine), unknown),
+            "machine": np.full(machine.num_states, number, np.int32),
+        }
         # Whoever reads while this goes on finds no state that leads to what is not there yet.
-        self._append("step_start", starts + self._tensors["next_state"].size)
         self._append("token_class", padded.view(np.int16)[None])
-        self._append("next_state", _shifted(machine.next_state.reshape(-1), first))
-        self._append("mask_rows", machine.mask_rows)
-        self._append("list_start", machine.list_start[1:] + first_id)
-        self._append("list_ids", machine.list_ids)
-        self._append("mask_row", np.where(is_known, machine.mask_row + np.int32(first_row), nothing))
-        self._append("free_row", _shifted(machine.free_row, first_row))
-        self._append("accepting", machine.accepting)
-        self._append("cost", machine.cost)
-        self._append("cost_after", np.where(is_known, machine.cost_after, np.int32(UNKNOWN)))
-        self._append("least_after", np.where(is_known, least_costs_after(machine), np.int32(UNKNOWN)))
-        self._append("machine", np.full(machine.num_states, number, np.int32))
-        return first
+        self._append("next_state", _renumbered(machine.next_state[is_known].reshape(-1), states))
+        for name, of_states in values.items():
+            self._append(name, of_states[is_new])
+        is_named_here = is_known & ~is_new
+        is_named_here[-1] = False  # the end, which is described from the beginning
+        if is_named_here.any():
+            self._describe(states[is_named_here], {name: values[name][is_named_here] for name in _IN_PLACE})
+
+    def _describe(self, states: Longs, values: dict[str, np.ndarray[Any, Any]]) -> None:
+        """Write where states lead that are here already."""
+        import torch
+
+        if any(one.tensor is not self._before[name][0] for name, one in self._tensors.items()):
+            # Whoever holds the tensors as they were must not find a state known whose steps are not there.
+            for name in _IN_PLACE:
+                if self._tensors[name].tensor is self._before[name][0]:
+                    self._tensors[name].move()
+        at = torch.from_numpy(states)
+        for name in _IN_PLACE:
+            tensor = self._tensors[name].tensor
+            at = at.to(tensor.device)
+            self._overwritten.append((tensor, at, tensor[at]))
+            tensor[at] = torch.from_numpy(values[name]).to(tensor.device)
 
     def _append(self, name: str, values: np.ndarray[Any, Any]) -> None:
         self._tensors[name].append(values)
@@ -242,14 +350,37 @@ class _Growing:
 
         end = self.size + len(values)
         if end > len(self.tensor):
-            room = max(_FIRST_ROOM, 2 * end)
-            grown = torch.zeros((room, *self.tensor.shape[1:]), dtype=self.tensor.dtype, device=self.tensor.device)
-            grown[: self.size] = self.tensor[: self.size]
-            self.tensor = grown
+            self.move(room=max(_FIRST_ROOM, 2 * end))
         self.tensor[self.size : end] = torch.from_numpy(np.array(values))
         self.size = end
 
+    def move(self, *, room: int | None = None) -> None:
+        """Make a new tensor of the same rows."""
+        import torch
 
-def _shifted(numbers: np.ndarray[Any, np.dtype[np.int32]], by: int) -> np.ndarray[Any, np.dtype[np.int32]]:
-    """Return the numbers moved up, -1 left as it is."""
-    return np.where(numbers >= 0, numbers + np.int32(by), np.int32(-1))
+        shape = (len(self.tensor) if room is None else room, *self.tensor.shape[1:])
+        grown = torch.zeros(shape, dtype=self.tensor.dtype, device=self.tensor.device)
+        grown[: self.size] = self.tensor[: self.size]
+        self.tensor = grown
+
+
+class _Grown:
+    """What is here of a machine that grows.
+
+    Attributes:
+        machine: it.
+        num_pieces: how many of its pieces are here.
+        states: (S,) the number here of each of its states.
+        row_of: the rows of its pieces that are here, by digest.
+    """
+
+    def __init__(self, machine: GrowingMachine) -> None:
+        self.machine = machine
+        self.num_pieces = 0
+        self.states: Longs = np.zeros(0, np.int64)
+        self.row_of: dict[bytes, int] = {}
+
+
+def _renumbered(local: Ints, numbers: Longs) -> Ints:
+    """Return the numbers that stand for local ones, -1 left as it is."""
+    return np.append(numbers, -1)[local].astype(np.int32)  # its last place is what -1 takes
