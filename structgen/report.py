@@ -38,7 +38,11 @@ class Report:
         verify_s: seconds in the passes after it; in device mode seconds that the host waited for news, all told.
         draft_s: seconds spent on drafting.
         mask_s: seconds spent on making masks and moving the state.
-        sample_s: seconds spent on masking, truncating and drawing.
+        mask_wait_s: seconds for which no pass was under way because masks were being made, or the state moved: what
+            grammars add to the time of a text. On the CPU a pass is over when it returns, so it is all of mask_s. With
+            a model on CUDA masks are made beside the pass, and nearly all of mask_s is hidden behind it.
+        sample_s: seconds spent on masking, truncating and drawing; with a model on CUDA seconds that the host spent on
+            what was drawn, because the draws themselves are part of the pass.
         legal_mass_lost: sum over the measured steps of -log(legal mass), in nats, where the legal mass of a step is the
             probability that the model itself gave to the tokens which the mask allowed. Each term is the divergence
             KL(masked || free) of its step. Nan if the model's logits had a nan on an illegal token.
@@ -69,6 +73,7 @@ class Report:
     verify_s: float
     draft_s: float
     mask_s: float
+    mask_wait_s: float
     sample_s: float
     legal_mass_lost: float
     min_legal_mass: float

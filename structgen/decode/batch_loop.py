@@ -17,16 +17,13 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from structgen.decode.pass_groups import grouped
-from structgen.decode.rounds import Rounds, SharedPass, wait_for
+from structgen.decode.rounds import PassTimes, Rounds, draw_behind
 from structgen.decode.speculation_model import best_length
 from structgen.decode.target import Target, TargetBatch, Tokens
 from structgen.errors import StructgenError
-
-if TYPE_CHECKING:
-    import torch
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -162,16 +159,16 @@ class _BatchLoop(Generic[T]):
         """Let rows read in one pass, and draw."""
         started = time.perf_counter()
         states = self._batch.extend([(one.target, one.tokens) for one in group])
-        logits = self._batch.heads([one.rounds.asked(hidden) for one, hidden in zip(group, states, strict=True)])
-        wait_for(logits[0])
-        seconds = (time.perf_counter() - started) / len(group)
-        width = max(len(one.tokens.token_ids) for one in group)
-        for one, hidden, rows in zip(group, states, logits, strict=True):
-            self._end(one, hidden, SharedPass(rows, seconds, len(group), width))
+        times, failed = draw_behind([one.rounds for one in group], states, self._batch.heads, started=started)
+        for number, one in enumerate(group):
+            if number in failed:
+                self._leave(one, failed[number])
+            else:
+                self._end(one, times)
 
-    def _end(self, one: _Live[T], hidden: torch.Tensor, shared: SharedPass) -> None:
+    def _end(self, one: _Live[T], times: PassTimes) -> None:
         try:
-            one.rounds.end_round(hidden, time.perf_counter(), shared)
+            one.rounds.end_round(times)
         except StructgenError as error:
             self._leave(one, error)
 

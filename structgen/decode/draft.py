@@ -1,12 +1,16 @@
 """A draft: tokens that may come next, as a tree, with what the automaton says before and after each of them.
 
 Node 0 is the end of the text; every other node is a drafted token after its parent. The parser state walks along while
-drafting, and nothing illegal or beyond the budget gets in, so the target reads no token that could not be drawn. Left
-out: who drafts (drafting.py), and what is accepted (acceptance.py).
+drafting, and nothing illegal or beyond the budget gets in, so the target reads no token that could not be drawn.
+
+Masks are not needed for that: the state takes a token or refuses it. They are made when somebody asks, so that a pass
+can be started first; only where the text may end is the mask needed at once, because it may be that it can only end.
+Left out: who drafts (drafting.py), and what is accepted (acceptance.py).
 """
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import time
 from collections.abc import Hashable, Sequence
@@ -18,12 +22,30 @@ import numpy as np
 from structgen.decode.acceptance_estimates import Place
 from structgen.decode.sampler import PackedMask
 from structgen.decode.state import DecodeState
+from structgen.errors import LimitError, TokenRejectedError
 from structgen.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from structgen.decode.acceptance import FloatArray
 
 ROOT = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Legal:
+    """What may be drawn at a place.
+
+    Attributes:
+        mask: the legal tokens, within the budget.
+        free_text_mask: tokens that stay inside free text, None where there are none or nobody asked.
+        is_cut: whether the budget took something from the mask.
+        has_text: whether the mask has any token but stops.
+    """
+
+    mask: PackedMask
+    free_text_mask: PackedMask | None
+    is_cut: bool
+    has_text: bool
 
 
 @dataclass(slots=True)
@@ -36,11 +58,10 @@ class Node:
         depth: how many drafted tokens lead here.
         place: who drafted it, and what is known of it.
         draft_law: the law that the token was drawn from, None if it was not drawn but named.
-        mask: what may be drawn here, within the budget.
-        free_text_mask: tokens that stay inside free text, None where there are none or nobody asked.
         key: that of the state.
-        is_cut: whether the budget took something from the mask.
+        may_end: whether the text may end here.
         is_end: whether nothing is drawn here: the text can only end, or has.
+        legal: what may be drawn here, None where it was not made yet; ask `Draft.legal`.
         children: node by token.
     """
 
@@ -49,11 +70,10 @@ class Node:
     depth: int
     place: Place
     draft_law: FloatArray | None
-    mask: PackedMask
-    free_text_mask: PackedMask | None
     key: Hashable
-    is_cut: bool
+    may_end: bool
     is_end: bool
+    legal: Legal | None
     children: dict[int, int] = field(default_factory=dict)
 
 
@@ -162,7 +182,22 @@ class Draft:
         except TypeError:
             return False
         here = self.here
-        return not here.is_end and number not in self._masks.stop_ids and self._masks.allows(here.mask, number)
+        if here.is_end or number in self._masks.stop_ids or not 0 <= number < self._masks.size:
+            return False
+        return self._goes_on(number) if here.legal is None else self._masks.allows(here.legal.mask, number)
+
+    def _goes_on(self, token_id: int) -> bool:
+        """Say whether the state takes a text token, and can end within the budget after it: what its mask says too."""
+        clock, left = time.perf_counter(), self._budget - self.here.depth - 1
+        try:
+            self._state.advance(token_id)
+        except (TokenRejectedError, LimitError):  # beyond a limit the text may go on, but no draft
+            return False
+        try:
+            return self._state.tokens_to_end_bound <= left
+        finally:
+            self._state.rollback(1)
+            self.mask_s += time.perf_counter() - clock
 
     def take(self, drawn: Drawn, place: Place) -> None:
         """Draft a token at the cursor and move there: one that `takes` allows, or a stop that was drawn.
@@ -185,7 +220,6 @@ class Draft:
                     depth=self.here.depth + 1,
                     place=place,
                     draft_law=draft_law,
-                    is_cut=False,
                     is_end=True,
                     children={},
                 )
@@ -231,10 +265,28 @@ class Draft:
         self.move_to(node)
         return self._state.description
 
-    def may_end(self, node: int) -> bool:
-        """Say whether the text may end at a node."""
-        self.move_to(node)
-        return self._state.is_accepting
+    def legal(self, node: int) -> Legal:
+        """Return what may be drawn at a node, made now if it was not asked for before."""
+        known = self.nodes[node].legal
+        if known is None:
+            self.move_to(node)
+            clock = time.perf_counter()
+            known = self.nodes[node].legal = self._legal_here(self.nodes[node].depth)
+            self.mask_s += time.perf_counter() - clock
+        return known
+
+    def make_masks(self) -> None:
+        """Make what may be drawn at every node that the target reads.
+
+        Where a drafted one is beyond a limit of the grammar it is left out: the text may never come to it.
+
+        Raises:
+            LimitError: the end of the text is.
+        """
+        for node in reversed(self.read_nodes):
+            if self.nodes[node].legal is None:
+                with contextlib.suppress(*(() if node == ROOT else (LimitError,))):
+                    self.legal(node)
 
     def forced_tokens(self) -> Sequence[int]:
         """Return the forced tokens at the cursor."""
@@ -244,21 +296,32 @@ class Draft:
         """Add a node after the cursor, where the state stands by now, and move there."""
         clock = time.perf_counter()
         depth = self.here.depth + 1 if self.nodes else 0
-        state = self._state
-        mask, whole = state.mask_within(self._budget - depth), state.mask()
+        may_end = self._state.is_accepting
+        # Whether the text can only end here, decides about a pass, which no mask of another place does.
+        legal = self._legal_here(depth) if may_end else None
         node = Node(
             token_id=token_id,
             parent=self.cursor,
             depth=depth,
             place=place,
             draft_law=draft_law,
-            mask=mask,
-            free_text_mask=state.free_text_mask() if self._asks_free_text else None,
-            key=state.key,
-            # Where the budget does not bind the state gives the same array twice, and nothing needs comparing.
-            is_cut=mask is not whole and not np.array_equal(mask, whole),
-            is_end=not self._masks.has_text(mask),
+            key=self._state.key,
+            may_end=may_end,
+            is_end=legal is not None and not legal.has_text,
+            legal=legal,
         )
         self.nodes.append(node)
         self.cursor = len(self.nodes) - 1
         self.mask_s += time.perf_counter() - clock
+
+    def _legal_here(self, depth: int) -> Legal:
+        """Return what may be drawn where the state stands, after so many drafted tokens."""
+        state = self._state
+        mask, whole = state.mask_within(self._budget - depth), state.mask()
+        return Legal(
+            mask=mask,
+            free_text_mask=state.free_text_mask() if self._asks_free_text else None,
+            # Where the budget does not bind the state gives the same array twice, and nothing needs comparing.
+            is_cut=mask is not whole and not np.array_equal(mask, whole),
+            has_text=self._masks.has_text(mask),
+        )

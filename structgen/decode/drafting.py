@@ -201,7 +201,7 @@ class _Round:
     @property
     def mask(self) -> PackedMask:
         """Which tokens are legal here."""
-        return self.draft.here.mask
+        return self.draft.legal(self.draft.cursor).mask
 
     @property
     def state_key(self) -> Hashable:
@@ -222,15 +222,16 @@ class _Round:
             drawn = (int(proposed), None)  # type: ignore[call-overload]  # it is an integer
         else:
             return False
-        self._sampler.count(drawn[0], self.draft.here.free_text_mask)
+        if self._sampler.has_penalties:
+            self._sampler.count(drawn[0], self.draft.legal(self.draft.cursor).free_text_mask)
         self.draft.take(drawn, place)
         return True
 
     def _drawn(self, logits: torch.Tensor) -> Drawn:
-        here = self.draft.here
+        legal = self.draft.legal(self.draft.cursor)
         step = Step(
-            mask=here.mask,
-            free_text_mask=here.free_text_mask,
+            mask=legal.mask,
+            free_text_mask=legal.free_text_mask,
             position=len(self._drafting._prefix) + len(self.drafted),
             stream=self._stream,
             describe=lambda: self.draft.describe(self.draft.cursor),

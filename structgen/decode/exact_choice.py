@@ -13,14 +13,14 @@ answer, so it is for sets of up to a few hundred.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
 
 from structgen.config import Sampling
 from structgen.decode.loop import Request
-from structgen.decode.rounds import SharedPass, make_round, wait_for
+from structgen.decode.rounds import PassTimes, make_round
 from structgen.decode.target import Target, Tokens
 from structgen.decode.trace import Trace
 from structgen.decode.whole_answers import FloatArray, Walk
@@ -80,6 +80,7 @@ class ExactChoice:
         self._answers = dict(answers)
         self._request = request
         self._walk = Walk(vocabulary, request.prompt_token_ids, list(self._answers.values()))
+        self._logits: torch.Tensor
         self._is_finished = False
         self.token_ids: list[int] = []
         self.text = ""
@@ -126,16 +127,24 @@ class ExactChoice:
         """Refuse: there is no draft."""
         raise ValueError("whole answers are read whole")
 
+    def make_masks(self) -> None:
+        """Make none: answers are read whole."""
+
     def asked(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return the hidden states that logits are needed of: of the prompt only the end is."""
         return self._walk.asked(hidden)
 
-    def end_round(self, hidden: torch.Tensor, started: float, shared: SharedPass | None = None) -> None:
+    def start_draws(self, hidden: torch.Tensor, logits: torch.Tensor) -> None:
+        """Keep the logits; nothing is drawn before all answers are read."""
+        self._logits = logits
+
+    def prepare(self, is_done: Callable[[], bool]) -> None:
+        """Prepare nothing."""
+
+    def end_round(self, times: PassTimes) -> None:
         """Take what the target made of a path; see `Rounds.end_round`."""
-        logits = self._target.head(self.asked(hidden)) if shared is None else shared.logits
-        wait_for(logits)
-        self.trace.add_pass(time.perf_counter() - started + (0.0 if shared is None else shared.seconds))
-        self._walk.read(logits)
+        self.trace.add_pass(times.seconds)
+        self._walk.read(self._logits)
 
     def _finish(self) -> None:
         """Draw the answer."""

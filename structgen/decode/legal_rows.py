@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
+from structgen.decode.rounds import whole_logits
 from structgen.decode.sampler import PackedMask
 from structgen.decode.target import Target, TokenIds
 
@@ -48,7 +49,7 @@ class LegalRows:
         self._most = target.most_legal_rows
         self._known: OrderedDict[Hashable, TokenIds | None] = OrderedDict()
 
-    def lists(self, nodes: Sequence[Node], *, all_whole: bool) -> list[TokenIds | None]:
+    def lists(self, nodes: Sequence[Node], *, all_whole: bool = False) -> list[TokenIds | None]:
         """Return the legal tokens at each node, None where the logits of all tokens are needed.
 
         Args:
@@ -71,7 +72,7 @@ class LegalRows:
 
     def whole(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return (rows, width) logits of all tokens of (rows, hidden_size) hidden states, or of none."""
-        return self._target.head(hidden) if len(hidden) else hidden.new_empty((0, self._target.logits_width))
+        return whole_logits(self._target, hidden)
 
     def _of_few(self, hidden: torch.Tensor, lists: Sequence[TokenIds | None]) -> dict[int, torch.Tensor]:
         """Return the logits of the nodes with lists: one head for as many lists as together are few."""
@@ -107,13 +108,14 @@ class LegalRows:
             first += len(legal)
 
     def _legal(self, node: Node) -> TokenIds | None:
-        """Return the legal tokens of a node if they are few, None otherwise."""
-        if self._most == 0:
+        """Return the legal tokens of a node if they are few, None otherwise, and where they are not known."""
+        legal = node.legal
+        if self._most == 0 or legal is None:
             return None
-        if node.is_cut:  # by a budget, which is not part of the key
-            return self._listed(node.mask)
+        if legal.is_cut:  # by a budget, which is not part of the key
+            return self._listed(legal.mask)
         if node.key not in self._known:
-            self._known[node.key] = self._listed(node.mask)
+            self._known[node.key] = self._listed(legal.mask)
             if len(self._known) > _MAX_STATES:
                 self._known.popitem(last=False)
         return self._known[node.key]
@@ -132,3 +134,13 @@ def few_legal(mask: PackedMask, most: int) -> TokenIds | None:
     bits = np.unpackbits(mask[words].view(np.uint8).reshape(-1, 4), axis=1, bitorder="little")
     rows, offsets = np.nonzero(bits)
     return None if len(rows) > most else words[rows] * 32 + offsets
+
+
+def rows_of(hidden: torch.Tensor, rows: Sequence[int]) -> torch.Tensor:
+    """Return some rows in rising order, without a list of indices that a device would have to be sent."""
+    if not rows:
+        return hidden[:0]
+    first, last = rows[0], rows[-1]
+    if last - first + 1 == len(rows):
+        return hidden[first : last + 1]
+    return torch.cat([hidden[row : row + 1] for row in rows])

@@ -25,14 +25,14 @@ import torch
 from structgen.config import Sampling, check_count
 from structgen.decode.acceptance import descend
 from structgen.decode.control import Offer, Round
-from structgen.decode.draft import ROOT, Draft, Masks, Node
+from structgen.decode.draft import ROOT, Draft, Masks
 from structgen.decode.drafting import Coins, Drafting, SpeculationSetup
-from structgen.decode.legal_rows import MEASURED_EVERY, LegalRows, NodeLogits
-from structgen.decode.ratio import decide_by_ratio
-from structgen.decode.rounds import SharedPass, make_round, wait_for
-from structgen.decode.sampler import Draw, Sampler, Step
+from structgen.decode.legal_rows import LegalRows, rows_of
+from structgen.decode.node_draws import HostDraws, NodeDraws, Places
+from structgen.decode.rounds import PassTimes, make_round
+from structgen.decode.sampler import Sampler
 from structgen.decode.state import DecodeState
-from structgen.decode.target import Target, TokenIds, Tokens
+from structgen.decode.target import Target, Tokens
 from structgen.decode.text import GrowingText
 from structgen.decode.trace import Trace
 from structgen.drafter import DraftRequest
@@ -106,21 +106,21 @@ class Decoding:
         self._request = request
         self._setup = SpeculationSetup.off() if speculation is None else speculation
         self._masks = Masks(vocabulary)
-        self._rows = LegalRows(target)
         self._text = GrowingText(request.stop)
         self._is_finished = False
         self._draft: Draft
-        self._lists: Sequence[TokenIds | None] = ()
-        self._row_of: Mapping[int, int] = {}
+        self._places: Places
+        self._made_s = 0.0
         self._draft_s: Mapping[str, float] = {}
         self.token_ids: list[int] = []
         self.trace = Trace(num_prompt_tokens=len(request.prompt_token_ids))
         self._sampler = Sampler(request.sampling, seed=request.seed, vocabulary_size=vocabulary.size)
-        self._coins = Coins(request.seed, request.stream)
+        coins = Coins(request.seed, request.stream)
+        self._draws: NodeDraws = HostDraws(LegalRows(target), self._sampler, coins)
         known = DraftRequest(
             prompt_token_ids=request.prompt_token_ids, vocabulary=vocabulary, memory=self._setup.memory
         )
-        self._drafting = Drafting(self._setup, known, self._sampler, self._coins)
+        self._drafting = Drafting(self._setup, known, self._sampler, coins)
 
     def take_over(self, token_ids: Sequence[int], trace: Trace) -> None:
         """Begin after tokens that were drawn elsewhere, by the same law and with the same noise.
@@ -185,8 +185,9 @@ class Decoding:
             budget=self._request.max_tokens - len(self.token_ids),
             asks_free_text=self._sampler.has_penalties,
         )
-        if self._ends_at(draft, ROOT):
-            self.trace.mask_s += draft.mask_s
+        if draft.nodes[ROOT].is_end:
+            self._ends_at(draft, ROOT)
+            self._add_masks(0.0)
             self._finish()
             return None
         self._draft_s = self._drafting.propose(
@@ -202,16 +203,16 @@ class Decoding:
 
     def _to_read(self) -> Tokens:
         """Return what the target has not read of the text, and the draft."""
-        draft = self._draft
-        read, drafted = draft.read_nodes, draft.read_token_ids
-        self._row_of = {node: row for row, node in enumerate(read)}
-        nodes = [draft.nodes[node] for node in read]
-        self._lists = self._rows.lists(nodes, all_whole=self._decides_by_ratio(draft))
+        request, draft = self._request, self._draft
+        self._places = places = Places(
+            draft, len(request.prompt_token_ids) + draft.num_before, request.stream, request.diagnostics
+        )
+        drafted = draft.read_token_ids
         if self.token_ids:
-            parents = [-1, *(self._row_of[node.parent] for node in nodes[1:])]
+            parents = [-1, *(places.row_of[node.parent] for node in places.nodes[1:])]
             is_chain = parents == list(range(-1, len(drafted)))
             return Tokens([self.token_ids[-1], *drafted], None if is_chain else parents)
-        prompt = self._request.prompt_token_ids
+        prompt = request.prompt_token_ids
         return Tokens([*prompt, *drafted], num_prompt_tokens=len(prompt))
 
     def offer(self) -> Offer | None:
@@ -224,37 +225,45 @@ class Decoding:
         self._setup.control.narrow(num_drafted)
         return self._to_read()
 
+    def make_masks(self) -> None:
+        """Make what may be drawn at each place; see `Rounds.make_masks`.
+
+        Raises:
+            LimitError: the state is beyond a limit of the grammar.
+        """
+        clock, mask_s = time.perf_counter(), self._draft.mask_s
+        self._draft.make_masks()
+        self._draws.begin(self._places)
+        self._made_s = time.perf_counter() - clock
+        self._draft.mask_s = mask_s + self._made_s
+
     def asked(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return those of the hidden states of the pass that logits of all tokens are needed of."""
-        numbers = [number for number, legal in enumerate(self._lists) if legal is None]
-        return self._drawn_from(hidden)[numbers]
+        return rows_of(self._drawn_from(hidden), self._draws.asked)
 
     def _drawn_from(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return the hidden states of the nodes that something is drawn at: of the prompt only the end is one."""
-        return hidden[len(hidden) - len(self._lists) :]
+        return hidden[len(hidden) - len(self._places.read) :]
 
-    def end_round(self, hidden: torch.Tensor, started: float, shared: SharedPass | None = None) -> None:
+    def start_draws(self, hidden: torch.Tensor, logits: torch.Tensor) -> None:
+        """Start to draw at each place; see `Rounds.start_draws`."""
+        self._draws.start(self._drawn_from(hidden), logits)
+
+    def prepare(self, is_done: Callable[[], bool]) -> None:
+        """Prepare nothing."""
+
+    def end_round(self, times: PassTimes) -> None:
         """Draw from what the target made of the tokens that begin_round gave, and take what is accepted.
-
-        Args:
-            hidden: (tokens, hidden_size) of the pass.
-            started: time.perf_counter() before what this text alone has to pay: the pass where it had one of its own.
-            shared: what it has of a pass that it shared with others; None makes the logits here.
 
         Raises:
             NoLegalTokenError: no legal token has a probability.
         """
-        draft, hidden_at = self._draft, self._drawn_from(hidden)
-        # In a shared pass the logits of all tokens are there already.
-        whole = self._rows.whole(self.asked(hidden)) if shared is None else shared.logits
-        known = self._rows.logits(hidden_at, self._lists, whole)
-        wait_for(hidden)
-        verify_s = time.perf_counter() - started + (0.0 if shared is None else shared.seconds)
-        self.trace.add_pass(verify_s)
+        draft = self._draft
+        self.trace.add_pass(times.seconds)
         num_draws = self.trace.num_draws
-        path = descend(lambda node: draft.nodes[node].children, self._draws(draft, known, hidden_at))
+        path = descend(lambda node: draft.nodes[node].children, self._draw)
         self._settle(draft, path)
-        self.trace.mask_s += draft.mask_s
+        self._add_masks(times.mask_wait_s)
         self.trace.drafted.update(place.drafter for place in draft.places)
         self.trace.accepted.update(draft.nodes[node].place.drafter for node in path)
         self.trace.drafts.append(draft.told_token_ids)
@@ -264,74 +273,48 @@ class Decoding:
                 num_draws=self.trace.num_draws - num_draws,
                 token_ids=self.token_ids[draft.num_before :],
                 draft_s=self._draft_s,
-                width=len(hidden) if shared is None else shared.width,
-                verify_s=verify_s,
-                num_rows=1 if shared is None else shared.num_rows,
+                width=times.width,
+                verify_s=times.seconds,
+                num_rows=times.num_rows,
             )
         )
 
-    def _decides_by_ratio(self, draft: Draft) -> bool:
-        return self._sampler.temperature > 0 and draft.is_drawn
+    def _draw(self, node: int) -> int | None:
+        """Draw the text's next token at a node, and take it; return None once the text has ended."""
+        draft = self._draft
+        if self._is_finished:
+            return None
+        if self._ends_at(draft, node):
+            self._finish()
+            return None
+        clock = time.perf_counter()
+        drawn = self._draws.draw(node)
+        self.trace.add_draw(time.perf_counter() - clock, drawn.legal_mass_lost)
+        if drawn.token_id in self._masks.stop_ids:
+            self._finish()
+            return None
+        self._take(drawn.token_id, node)
+        return drawn.token_id
 
-    def _draws(self, draft: Draft, known: Sequence[NodeLogits], hidden: torch.Tensor) -> Callable[[int], int | None]:
-        """Return what draws the text's next token at a node, and takes it; None once the text has ended."""
-        decided: Mapping[int, Draw] = {}
-        if self._decides_by_ratio(draft):
-            rows = [here.logits for here in known]
-            decided = decide_by_ratio(draft, rows, self._sampler, self._coins, self._step_at)
-
-        def draw(node: int) -> int | None:
-            if self._is_finished:
-                return None
-            if self._ends_at(draft, node):
-                self._finish()
-                return None
-            clock = time.perf_counter()
-            row = self._row_of[node]
-            logits, token_ids = known[row]
-            drawn = decided.get(node) or self._sampler.draw(logits, self._step_at(draft, node, token_ids))
-            legal_mass_lost = drawn.legal_mass_lost
-            if token_ids is not None and self._is_measured(draft.num_before + draft.nodes[node].depth):
-                legal_mass_lost = self._sampler.legal_mass_lost(self._rows.whole(hidden[row : row + 1])[0], token_ids)
-            self.trace.add_draw(time.perf_counter() - clock, legal_mass_lost)
-            if drawn.token_id in self._masks.stop_ids:
-                self._finish()
-                return None
-            self._take(drawn.token_id, draft.nodes[node])
-            return drawn.token_id
-
-        return draw
-
-    def _is_measured(self, number: int) -> bool:
-        """Say whether the legal mass of a draw is measured though the draw does not need it."""
-        return self._request.diagnostics or number % MEASURED_EVERY == 0
-
-    def _step_at(self, draft: Draft, node: int, token_ids: TokenIds | None = None) -> Step:
-        """Return where a draw at a node takes place, with the tokens that its logits are of."""
-        here = draft.nodes[node]
-        return Step(
-            token_ids=token_ids,
-            mask=here.mask,
-            free_text_mask=here.free_text_mask,
-            position=len(self._request.prompt_token_ids) + draft.num_before + here.depth,
-            stream=self._request.stream,
-            describe=lambda: draft.describe(node),
-        )
+    def _add_masks(self, mask_wait_s: float) -> None:
+        """Count what the masks of a round took: those that were made beside a pass were waited for so long."""
+        self.trace.add_masks(self._draft.mask_s, wait_s=self._draft.mask_s - self._made_s + mask_wait_s)
+        self._made_s = 0.0
 
     def _ends_at(self, draft: Draft, node: int) -> bool:
         """Say whether the text can only end at a node."""
-        here = draft.nodes[node]
-        self.trace.truncated = self.trace.truncated or here.is_cut
-        if here.is_end and not draft.may_end(node):
+        here, legal = draft.nodes[node], draft.legal(node)
+        self.trace.truncated = self.trace.truncated or legal.is_cut
+        if not legal.has_text and not here.may_end:
             raise NoLegalTokenError(draft.describe(node), "no token is legal, and the text may not end here")
-        return here.is_end
+        return not legal.has_text
 
-    def _take(self, token_id: int, here: Node) -> None:
+    def _take(self, token_id: int, node: int) -> None:
         """Append a token that was drawn at a node to the text."""
-        self._sampler.count(token_id, here.free_text_mask)
+        self._sampler.count(token_id, self._draft.legal(node).free_text_mask)
         self.token_ids.append(token_id)
         self._text.add(self._vocabulary.token_bytes(token_id))
-        self._drafting.observe(token_id, here.key)
+        self._drafting.observe(token_id, self._draft.nodes[node].key)
         if self._text.stopped_by is not None:
             self._close()
 
@@ -342,9 +325,10 @@ class Decoding:
         clock = time.perf_counter()
         for token_id in self.token_ids[num_known:]:
             self._state.advance(token_id)
-        self.trace.mask_s += time.perf_counter() - clock
+        draft.mask_s += time.perf_counter() - clock
         if draft.chain_length < len(draft.nodes) - 1:
-            self._target.keep([0, *(self._row_of[node] for node in path if node in self._row_of)])
+            row_of = self._places.row_of
+            self._target.keep([0, *(row_of[node] for node in path if node in row_of)])
             return
         num_kept = len(self._request.prompt_token_ids) + num_known
         if num_kept < self._target.num_cached_tokens:

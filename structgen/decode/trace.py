@@ -42,6 +42,7 @@ class Trace:
     verify_s: float = 0.0
     draft_s: float = 0.0
     mask_s: float = 0.0
+    mask_wait_s: float = 0.0
     sample_s: float = 0.0
     total_s: float = 0.0
     legal_mass_lost: float = 0.0
@@ -68,6 +69,11 @@ class Trace:
         """Count a pass over a prompt that draws nothing."""
         self.prefill_s += seconds
         self.num_target_passes += 1
+
+    def add_masks(self, seconds: float, *, wait_s: float) -> None:
+        """Count what masks took, and for how long no pass was under way meanwhile."""
+        self.mask_s += seconds
+        self.mask_wait_s += wait_s
 
     def add_draw(self, seconds: float, legal_mass_lost: float | None) -> None:
         """Count a draw, whose legal mass is None where it was not measured."""
@@ -128,6 +134,7 @@ class Trace:
             verify_s=self.verify_s,
             draft_s=self.draft_s,
             mask_s=self.mask_s,
+            mask_wait_s=self.mask_wait_s,
             sample_s=self.sample_s,
             legal_mass_lost=self.legal_mass_lost,
             min_legal_mass=math.exp(-self.most_mass_lost),

@@ -19,7 +19,6 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import torch
 
-from structgen.decode.rounds import wait_for
 from structgen.decode.target import Target, Tokens
 from structgen.decode.trace import Trace
 from structgen.errors import VocabularyError, shown
@@ -78,8 +77,7 @@ def answer_log_probs(
     walk = Walk(vocabulary, prompt_token_ids, answers)
     while (tokens := walk.next_path(target)) is not None:
         clock = time.perf_counter()
-        logits = target.head(walk.asked(target.extend(tokens)))
-        wait_for(logits)
+        logits = target.head(walk.asked(target.extend(tokens))).cpu()
         trace.add_pass(time.perf_counter() - clock)
         walk.read(logits)
     return walk.log_probs

@@ -247,7 +247,7 @@ def made_draft(world: World, tokens: Text, named: frozenset[int]) -> Draft:
 
 def step_at(draft: Draft, node: int) -> Step:
     """Return where the draw at a node takes place."""
-    here = draft.nodes[node]
+    here = draft.legal(node)
     return Step(mask=here.mask, free_text_mask=here.free_text_mask, position=node, describe=lambda: "test")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from structgen.decode.batch_loop import run_rows
 from structgen.decode.causal_model import CausalModel
 from structgen.decode.control import Offer
 from structgen.decode.pass_groups import ON_A_CORE, PassPrice, grouped
-from structgen.decode.rounds import SharedPass
+from structgen.decode.rounds import PassTimes
 from structgen.decode.target import Target, Tokens
 from structgen.decode.transformers_target import TransformersBatch
 from structgen.errors import BudgetError
@@ -99,9 +99,17 @@ class Text:
     def asked(self, hidden: torch.Tensor) -> torch.Tensor:
         return hidden[-1:]
 
-    def end_round(self, hidden: torch.Tensor, started: float, shared: SharedPass | None = None) -> None:
-        assert shared is not None
-        self.log.append((self.number, shared.num_rows, shared.width))  # type: ignore[arg-type]
+    def make_masks(self) -> None:
+        pass
+
+    def start_draws(self, hidden: torch.Tensor, logits: torch.Tensor) -> None:
+        pass
+
+    def prepare(self, is_done: Callable[[], bool]) -> None:
+        pass
+
+    def end_round(self, times: PassTimes) -> None:
+        self.log.append((self.number, times.num_rows, times.width))  # type: ignore[arg-type]
         if self.left == self.plan.get("fails_at"):
             raise BudgetError(1, 2)
 

@@ -25,6 +25,7 @@ from random_types import VOCABULARY as BYTES
 from structgen.config import Sampling
 from structgen.decode.drafters import ForcedRun, PromptLookup, StateTable
 from structgen.decode.loop import Decoding, Request
+from structgen.decode.node_draws import Places
 from structgen.decode.sampler import Sampler
 from structgen.drafter import DraftMemory
 from structgen.grammar.token_automaton import TokenAutomaton
@@ -397,32 +398,25 @@ def _keeps_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _moves_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw everywhere in a round with the noise of its first place."""
-    step_at = Decoding._step_at
+    step = Places.step
     monkeypatch.setattr(
-        Decoding,
-        "_step_at",
-        lambda self, draft, node, *few: dataclasses.replace(
-            step_at(self, draft, node, *few), position=len(self._request.prompt_token_ids) + draft.num_before
-        ),
+        Places,
+        "step",
+        lambda self, node, *few: dataclasses.replace(step(self, node, *few), position=self.first_position),
     )
 
 
 def _takes_what_was_drafted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Accept the draft without asking the target, as if forced tokens had to come."""
-    draws = Decoding._draws
+    draw = Decoding._draw
 
-    def lax(self: Decoding, draft: Any, *known: Any) -> Any:
-        draw = draws(self, draft, *known)
+    def lax(self: Decoding, node: int) -> int | None:
+        for token_id in self._draft.nodes[node].children:
+            self._take(token_id, node)
+            return int(token_id)
+        return draw(self, node)
 
-        def drawn(node: int) -> int | None:
-            for token_id in draft.nodes[node].children:
-                self._take(token_id, draft.nodes[node])
-                return int(token_id)
-            return draw(node)
-
-        return drawn
-
-    monkeypatch.setattr(Decoding, "_draws", lax)
+    monkeypatch.setattr(Decoding, "_draw", lax)
 
 
 @pytest.mark.parametrize("mutant", [_counts_late, _keeps_the_cache, _moves_the_noise, _takes_what_was_drafted])
