@@ -38,7 +38,7 @@ from rich.table import Table
 
 import structgen as sg
 from structgen.grammar.cache import CompileCache
-from structgen.output_type import lower
+from structgen.output_type import declare
 
 T = TypeVar("T")
 
@@ -178,8 +178,8 @@ class Bench:
             row.verdict = "wrong"
         if self.cache is not None:
             declared = sg.JsonSchema(data["schema"], whitespace="any")
-            grammar = lower(declared, property_order=self.settings.property_order).grammar
-            self.cache.store(grammar, automaton, sg.Limits())
+            source = declare(declared, property_order=self.settings.property_order).source
+            self.cache.store(source, automaton, sg.Limits())
 
     def _compile(self, schema: Any, property_order: str) -> Any:
         declared = sg.JsonSchema(schema, whitespace="any")

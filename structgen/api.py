@@ -32,7 +32,7 @@ from structgen.grammar.compile import USER_CACHE, compile_grammar, limits_or_def
 from structgen.grammar.json_schema import PropertyOrder
 from structgen.grammar.time_limit import time_limit
 from structgen.metrics import Metrics, RouteMetrics
-from structgen.output_type import lower
+from structgen.output_type import declare
 from structgen.partial import Partial
 from structgen.report import Result
 
@@ -119,8 +119,8 @@ def compile(
             "write sg.Vocabulary.from_tokenizer(tokenizer), or model.vocabulary"
         )
     with time_limit(limits_or_default(limits).compile_seconds):
-        declaration = lower(output_type, whitespace=whitespace, property_order=property_order)
-        return compile_grammar(declaration.grammar, vocabulary, limits=limits, cache=cache)
+        declaration = declare(output_type, whitespace=whitespace, property_order=property_order)
+        return compile_grammar(declaration.source, vocabulary, limits=limits, cache=cache)
 
 
 def check(

@@ -12,21 +12,19 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import logging
 import os
 import re
-import tempfile
 import threading
 import time
-import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from structgen.array_file import read_arrays, write_arrays
 from structgen.source_digest import source_digest
 
 _LOGGER = logging.getLogger(__name__)
@@ -35,10 +33,8 @@ _WRITES_PER_LOOK = 32
 """Other processes write too: a store looks at the whole folder at least this often."""
 
 # Only names that we give, now or in an earlier version: a folder that the user named may hold other things.
-_OUR_FILE = re.compile(r"[0-9a-f]{32,40}(-\d+)?\.npz")
+_OUR_FILE = re.compile(r"[0-9a-f]{32,40}(-\d+)?\.(arrays|npz)")
 _OUR_LEFTOVER = re.compile(r"([0-9a-f]{40}\.|tmp)[a-z0-9_]{8}\.(part|tmp)")
-
-Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 
 
 class ArrayLayout(NamedTuple):
@@ -52,13 +48,13 @@ class ArrayLayout(NamedTuple):
     dtype: npt.DTypeLike
     shape: tuple[int | None, ...] | None = None
 
-    def fits(self, array: npt.NDArray[Any]) -> bool:
-        """Return whether an array is so."""
-        if array.dtype != self.dtype:
+    def fits(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
+        """Return whether an array of a type and a shape is so."""
+        if dtype != self.dtype:
             return False
         return self.shape is None or (
-            len(self.shape) == array.ndim
-            and all(length in (None, found) for length, found in zip(self.shape, array.shape, strict=True))
+            len(self.shape) == len(shape)
+            and all(length in (None, found) for length, found in zip(self.shape, shape, strict=True))
         )
 
 
@@ -75,13 +71,13 @@ class ArrayStore:
         """
         self.folder = folder
         self.max_bytes = max_bytes
-        self._sources = ("array_store.py", *sources)
+        self._sources = ("array_store.py", "array_file.py", *sources)
         self._lock = threading.Lock()
         self._has_complained = False
         self._num_writes = 0
         self._num_bytes = 0
 
-    def read(self, key: str, layout: Mapping[str, ArrayLayout]) -> Arrays | None:
+    def read(self, key: str, layout: Mapping[str, ArrayLayout]) -> Mapping[str, npt.NDArray[Any]] | None:
         """Return the arrays that were written for a key, read-only, None if there are none that can be used.
 
         Args:
@@ -92,14 +88,14 @@ class ArrayStore:
         if path is None:
             return None
         try:
-            found = read_arrays(path, ("key", *layout))
+            held = read_arrays(path)
+            stored_text, found = held["key"].tobytes(), held.only(layout)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except Exception as error:  # damage shows itself in any way: as zip, numpy, key or value errors
+        except Exception as error:  # damage shows itself in any way: as numpy, key or value errors
             _LOGGER.warning("%s cannot be used, what it held is worked out anew: %s", path, error)
             return None
-        stored_text = found.pop("key").tobytes()
-        if stored_text != text or not all(layout[name].fits(array) for name, array in found.items()):
+        if stored_text != text or not all(one.fits(*found.kind_of(name)) for name, one in layout.items()):
             _LOGGER.warning("%s holds something else than its name says, it is worked out anew", path)
             return None
         with contextlib.suppress(OSError):  # a read-only folder: then nothing is ever deleted either
@@ -133,7 +129,7 @@ class ArrayStore:
             return
         kept = []
         for path, status in _our_files(self.folder):
-            if path.suffix == ".npz":
+            if path.suffix in (".arrays", ".npz"):
                 kept.append((status.st_mtime, status.st_size, path))
             elif status.st_mtime < time.time() - _LEFTOVER_SECONDS:
                 self._delete(path)
@@ -153,7 +149,7 @@ class ArrayStore:
         if self.folder is None or digest is None:
             return b"", None
         text = f"sources {digest}\n{key}".encode()
-        return text, self.folder / f"{hashlib.sha256(text).hexdigest()[:40]}.npz"
+        return text, self.folder / f"{hashlib.sha256(text).hexdigest()[:40]}.arrays"
 
     def _delete(self, path: Path) -> bool:
         """Delete a file and return whether it is gone."""
@@ -183,42 +179,3 @@ def _our_files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
                 except OSError:
                     continue  # deleted by another process
                 yield path, status
-
-
-def read_arrays(path: Path, names: Iterable[str]) -> Arrays:
-    """Return arrays of one file that write_arrays made, read-only.
-
-    Raises:
-        OSError: the file cannot be read.
-        Exception: it is damaged, which shows itself in any way: as zip, numpy, key or value errors.
-    """
-    with path.open("rb") as file, zipfile.ZipFile(file) as archive:
-        return {name: _read_array(archive, name) for name in names}
-
-
-def _read_array(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
-    """Return one array of an archive, read-only; the whole member is read, as only then is its checksum compared."""
-    data = archive.read(f"{name}.npy")
-    header = io.BytesIO(data)
-    np.lib.format.read_magic(header)
-    shape, _, dtype = np.lib.format.read_array_header_1_0(header)
-    return np.frombuffer(data, dtype, offset=header.tell()).reshape(shape)
-
-
-def write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> int:
-    """Write an archive as np.load reads it under another name, and move it into place; return its size."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, part = tempfile.mkstemp(dir=path.parent, prefix=f"{path.stem}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            with zipfile.ZipFile(file, "w") as archive:
-                for name, array in arrays.items():
-                    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                        np.lib.format.write_array(member, np.ascontiguousarray(array), allow_pickle=False)
-            size = file.tell()
-        os.replace(part, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(part)
-        raise
-    return size

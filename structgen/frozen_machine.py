@@ -6,16 +6,20 @@ only decodes can load it. Leaves out how it is made (grammar/frozen_build.py), a
 
 from __future__ import annotations
 
+import io
 import os
+import zipfile
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from structgen.array_store import ArrayLayout, Arrays, read_arrays, write_arrays
+from structgen.array_file import Arrays, write_whole
+from structgen.array_store import ArrayLayout
 from structgen.errors import OptionError, shown
 
 Ints = npt.NDArray[np.int32]
@@ -164,7 +168,8 @@ class FrozenMachine:
         """
         digest = np.frombuffer(bytes.fromhex(self.vocabulary_digest), np.uint8)
         header = np.array([_FORMAT, self.start], np.int64)
-        write_arrays(_checked_path(path), {"header": header, "vocabulary_digest": digest, **self._arrays()})
+        arrays: Arrays = {"header": header, "vocabulary_digest": digest, **self._arrays()}
+        write_whole(_checked_path(path), partial(_write_archive, arrays))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> FrozenMachine:
@@ -175,12 +180,12 @@ class FrozenMachine:
         """
         file = _checked_path(path)
         try:
-            arrays = read_arrays(file, _LAYOUT)
+            arrays = _read_archive(file, _LAYOUT)
         except FileNotFoundError:
             raise OptionError(f"there is no file {file}: save a frozen machine there first") from None
         except Exception as error:  # damage shows itself in any way: as zip, numpy, key or value errors
             raise _unusable(file, f"it cannot be read ({shown(error)})") from error
-        wrong = [name for name, layout in _LAYOUT.items() if not layout.fits(arrays[name])]
+        wrong = [name for name, layout in _LAYOUT.items() if not layout.fits(arrays[name].dtype, arrays[name].shape)]
         if wrong:
             raise _unusable(file, f"{wrong[0]} is not what it should be")
         version, start = arrays.pop("header").tolist()
@@ -236,3 +241,26 @@ def _fault(arrays: Arrays, start: int) -> str | None:
         if (np.diff(arrays[name]) < 0).any():
             return f"{name} is not ascending"
     return None if 0 <= start < num_states else "its start is no state"
+
+
+def _write_archive(arrays: Arrays, file: BinaryIO) -> None:
+    """Write arrays as an archive that np.load reads."""
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.ascontiguousarray(array), allow_pickle=False)
+
+
+def _read_archive(path: Path, names: Iterable[str]) -> Arrays:
+    """Return arrays of such an archive, read-only; where it is damaged, any error."""
+    with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+        return {name: _read_array(archive, name) for name in names}
+
+
+def _read_array(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
+    """Return one array of an archive, read-only; the whole member is read, as only then is its checksum compared."""
+    data = archive.read(f"{name}.npy")
+    header = io.BytesIO(data)
+    np.lib.format.read_magic(header)
+    shape, _, dtype = np.lib.format.read_array_header_1_0(header)
+    return np.frombuffer(data, dtype, offset=header.tell()).reshape(shape)

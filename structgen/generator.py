@@ -296,7 +296,7 @@ class Generator(Generic[T]):
             if num_rows == self._num_kept_rows or num_rows < 2 * self._num_kept_rows:
                 return
             self._num_kept_rows = num_rows
-        shared_cache().store(self._declaration.grammar, self._automaton, self._compiled.limits)
+        shared_cache().store(self._declaration.source, self._automaton, self._compiled.limits)
 
     def _budget(self, max_tokens: int | None, num_prompt_tokens: int) -> int:
         """Return what the call may use: what was asked for, cut to what the context has left.

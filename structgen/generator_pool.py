@@ -73,6 +73,7 @@ class GeneratorPool:
     def _make(self, output_type: object, settings: TypeSettings) -> Generator[Any]:
         from structgen.grammar.cache import CacheOutcome
         from structgen.grammar.compile import shared_cache
+        from structgen.grammar.ir import Source
         from structgen.grammar.policy import apply_policy
         from structgen.grammar.time_limit import time_limit
         from structgen.output_type import lower
@@ -81,9 +82,10 @@ class GeneratorPool:
         with time_limit(Limits().compile_seconds):
             declaration = lower(output_type, whitespace=whitespace, property_order=settings.property_order)
             if settings.policy is not None:
-                declaration = replace(declaration, grammar=apply_policy(declaration.grammar, settings.policy)[0])
+                bounded, _ = apply_policy(declaration.grammar, settings.policy)
+                declaration = replace(declaration, source=Source.of(bounded))
             limits = limits_of(declaration)
-            automaton, outcome = shared_cache().compile(declaration.grammar, self._runtime.vocabulary, limits)
+            automaton, outcome = shared_cache().compile(declaration.source, self._runtime.vocabulary, limits)
         compiled = Compiled(
             output_type=output_type,
             settings=settings,

@@ -17,7 +17,7 @@ from structgen.declarations import Choice, JsonSchema, Lark, Regex, written
 from structgen.errors import OptionError, OutputError, UnsupportedSchemaError
 from structgen.grammar import dfa as dfas
 from structgen.grammar import ir, lexemes
-from structgen.grammar.json_schema import PropertyOrder, Style, lower_schema
+from structgen.grammar.json_schema import PropertyOrder, Style, read_schema, source_of_schema
 from structgen.json_reader import read_json
 from structgen.partial import json_so_far, nothing_so_far
 from structgen.tools import ToolCall, ToolSet
@@ -47,7 +47,7 @@ class Declaration(Generic[T]):
     """What was declared, ready to be compiled for a vocabulary.
 
     Attributes:
-        grammar: the texts.
+        source: the texts.
         parse: text of the grammar -> value.
         schema: JSON text of the schema that the grammar came from, None where there is none.
         name: what to call it in messages, see `name_of`.
@@ -58,7 +58,7 @@ class Declaration(Generic[T]):
         answers: the whole answers of Choice(exact=True), which are drawn as wholes; None where tokens are drawn.
     """
 
-    grammar: ir.Grammar
+    source: ir.Source
     parse: Callable[[str], T]
     schema: str | None
     name: str
@@ -67,6 +67,16 @@ class Declaration(Generic[T]):
     takes_stop: bool = False
     tools: tuple[Mapping[str, Any], ...] = ()
     answers: tuple[str, ...] | None = None
+
+    @property
+    def grammar(self) -> ir.Grammar:
+        """The grammar of the texts, made when first asked for.
+
+        Raises:
+            DeclareError: what was declared has no exact grammar.
+            UnsatisfiableError: no text fits.
+        """
+        return self.source.grammar
 
 
 @overload
@@ -93,7 +103,7 @@ def lower(
     whitespace: Whitespace | str = Whitespace.AUTO,
     property_order: PropertyOrder = "declared",
 ) -> Declaration[Any]:
-    """Return the declaration of an output type.
+    """Return the declaration of an output type, its grammar made.
 
     Args:
         output_type: a Python type, or a value of `declarations`.
@@ -108,26 +118,38 @@ def lower(
         GrammarSyntaxError: an unreadable regular expression or grammar.
         OptionError: an unknown option value, or one that is not available yet.
     """
+    declaration = declare(output_type, whitespace=whitespace, property_order=property_order)
+    _ = declaration.grammar
+    return declaration
+
+
+def declare(
+    output_type: object,
+    *,
+    whitespace: Whitespace | str = Whitespace.AUTO,
+    property_order: PropertyOrder = "declared",
+) -> Declaration[Any]:
+    """Return what `lower` returns, but make no grammar of a schema yet: asking for it raises what `lower` would."""
     check_property_order(property_order)
     style = Whitespace(whitespace)
     match output_type:
         case JsonSchema(text=text, whitespace=own):
             chosen = _style(style if own is Whitespace.AUTO else own)
-            grammar = lower_schema(text, whitespace=chosen, property_order=property_order)
-            return Declaration(grammar, _read_json, text, _NAMES[JsonSchema], _JSON_NESTING, json_so_far)
+            source = source_of_schema(text, whitespace=chosen, property_order=property_order)
+            return Declaration(source, _read_json, text, _NAMES[JsonSchema], _JSON_NESTING, json_so_far)
         case Choice():
             return _lower_choice(output_type)
         case Regex(pattern=pattern):
             from structgen.grammar.regex_grammar import lower_regex
 
-            return Declaration(lower_regex(pattern), str, None, _NAMES[Regex], preview=str)
+            return Declaration(ir.Source.of(lower_regex(pattern)), str, None, _NAMES[Regex], preview=str)
         case Lark():
             return _lower_lark(output_type)
         case ToolSet():
             return _lower_tools(output_type, _style(style), property_order)
         case _ if output_type is str:
             text_grammar = ir.Grammar({"text": lexemes.utf8_text()}, "text")
-            return Declaration(text_grammar, str, None, "str", preview=str, takes_stop=True)
+            return Declaration(ir.Source.of(text_grammar), str, None, "str", preview=str, takes_stop=True)
         case _:
             return _lower_type(output_type, _style(style), property_order)
 
@@ -156,13 +178,24 @@ def _lower_type(output_type: object, style: Style, property_order: PropertyOrder
 
     adapter, schema = type_schema(output_type)
     name = type_name(output_type)
-    try:
-        # pydantic drops keys that a model does not know, so there is nothing to gain from writing any.
-        grammar = lower_schema(schema, whitespace=style, property_order=property_order, closed=True)
-    except UnsupportedSchemaError as error:
-        raise no_grammar(name, error) from error
+    # pydantic drops keys that a model does not know, so there is nothing to gain from writing any.
+    source = source_of_schema(read_schema(schema)[1], whitespace=style, property_order=property_order, closed=True)
+
+    def lowered() -> ir.Grammar:
+        try:
+            return source.grammar
+        except UnsupportedSchemaError as error:
+            raise no_grammar(name, error) from error
+
     read = partial(read_json, adapter, name)
-    return Declaration(grammar, read, json.dumps(schema, ensure_ascii=False), name, _PYDANTIC_NESTING, json_so_far)
+    return Declaration(
+        ir.Source(lowered, source.made_of),
+        read,
+        json.dumps(schema, ensure_ascii=False),
+        name,
+        _PYDANTIC_NESTING,
+        json_so_far,
+    )
 
 
 def _read_json(text: str) -> Any:
@@ -183,7 +216,7 @@ def _lower_choice(choice: Choice[T]) -> Declaration[T]:
     words = [text.encode() for text in items]
     one: ir.Expr = ir.Literal(words[0]) if len(words) == 1 else ir.Lexeme(dfas.from_words(words), name="choice")
     return Declaration(
-        ir.Grammar({"choice": one}, "choice"),
+        ir.Source.of(ir.Grammar({"choice": one}, "choice")),
         items.__getitem__,
         None,
         _NAMES[Choice],
@@ -196,17 +229,22 @@ def _lower_tools(declared: ToolSet, style: Style, property_order: PropertyOrder)
 
     lowered = lower_tools(declared, whitespace=style, property_order=property_order)
     return Declaration(
-        lowered.grammar, lowered.read, lowered.schema, _NAMES[ToolSet], _PYDANTIC_NESTING, tools=lowered.described
+        ir.Source.of(lowered.grammar),
+        lowered.read,
+        lowered.schema,
+        _NAMES[ToolSet],
+        _PYDANTIC_NESTING,
+        tools=lowered.described,
     )
 
 
 def _lower_lark(declared: Lark) -> Declaration[Any]:
     from structgen.grammar.lark_grammar import lower_lark
 
-    grammar = lower_lark(declared.grammar, declared.start, declared.lexer)
+    source = ir.Source.of(lower_lark(declared.grammar, declared.start, declared.lexer))
     if declared.parse:
-        return Declaration(grammar, _lark_parser(declared), None, _NAMES[Lark])
-    return Declaration(grammar, str, None, _NAMES[Lark], preview=str)
+        return Declaration(source, _lark_parser(declared), None, _NAMES[Lark])
+    return Declaration(source, str, None, _NAMES[Lark], preview=str)
 
 
 def _lark_parser(declared: Lark) -> Callable[[str], Any]:

@@ -18,7 +18,8 @@ import filelock
 import numpy as np
 import platformdirs
 
-from structgen.array_store import ArrayLayout, Arrays, ArrayStore
+from structgen.array_file import Arrays
+from structgen.array_store import ArrayLayout, ArrayStore
 from structgen.token_bytes import TokenTable
 from structgen.trie import ByteTrie
 

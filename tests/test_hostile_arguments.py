@@ -218,7 +218,7 @@ OURS = {
     ),
     *("RouteMetrics", "TokenAutomaton", "Vocabulary"),
     *("CompileCache.compile", "CompileCache.scans_of", "CompileCache.store", "ToolCall.of_valid"),
-    *("TokenAutomaton.export_rows", "TokenAutomaton.import_rows"),
+    "TokenAutomaton.export",
 }
 
 

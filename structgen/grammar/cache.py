@@ -1,8 +1,9 @@
-"""Compiled automata: kept in memory whole (least recently used go), their rows kept on disk.
+"""Compiled automata: kept in memory whole (least recently used go), what texts have met of them kept on disk.
 
-A file holds the mask rows that were worked out for one key: what the grammar is made of, or its canonical text;
-vocabulary digest (stop ids included), limits, and the sources that make rules and number states. How files are kept
-says array_store.py.
+A file holds the mask rows and the met states of one key: what the grammar is made of, or its canonical text; vocabulary
+digest (stop ids included), limits, and the sources that make rules and name states. The key of a schema is there before
+any of its rules, so on a hit nothing is lowered until a text leaves the met states. How files are kept says
+array_store.py.
 """
 
 from __future__ import annotations
@@ -15,16 +16,15 @@ import warnings
 import weakref
 from collections import OrderedDict
 
-import numpy as np
 from platformdirs import user_cache_path
 
-from structgen.array_store import ArrayLayout, ArrayStore
+from structgen.array_store import ArrayStore
 from structgen.config import Limits, check_count, check_folder
-from structgen.grammar.build import build_automaton
+from structgen.grammar.build import build_automaton, open_automaton
 from structgen.grammar.canonical import canonical_text
-from structgen.grammar.core import ROW_ARRAYS
-from structgen.grammar.ir import Grammar, LazyRules
+from structgen.grammar.ir import Grammar, Source
 from structgen.grammar.memo import Memo
+from structgen.grammar.met_states import ARRAYS, fits
 from structgen.grammar.scan import VocabularyScans
 from structgen.grammar.spelling import Spelling
 from structgen.grammar.token_automaton import TokenAutomaton
@@ -32,6 +32,7 @@ from structgen.vocabulary import Vocabulary
 
 _SOURCES = (
     "grammar",
+    "grammar/json_schema/format_tables.npz",
     "kernels",
     "frozen_machine.py",
     "vocabulary.py",
@@ -39,7 +40,6 @@ _SOURCES = (
     "token_bytes.py",
     "trie.py",
 )
-_LAYOUT = dict.fromkeys(ROW_ARRAYS, ArrayLayout(np.int32))  # import_rows checks the shapes
 _MAX_VOCABULARIES = 4
 _MAX_COUNTED = 4096
 _RECOMPILES_TO_WARN = 3
@@ -62,7 +62,7 @@ class CompileCache:
         """Start empty.
 
         Args:
-            directory: where rows are kept for later processes, None for memory only.
+            directory: where rows and met states are kept for later processes, None for memory only.
             max_automata: how many automata stay in memory.
             max_disk_mb: bound on what lies in the directory, in MiB; what was used longest ago goes.
 
@@ -91,22 +91,33 @@ class CompileCache:
         """Return a cache over the user's cache directory."""
         return cls(user_cache_path("structgen") / "automata")
 
-    def compile(self, grammar: Grammar, vocabulary: Vocabulary, limits: Limits) -> tuple[TokenAutomaton, CacheOutcome]:
-        """Return the automaton of a grammar, and where it came from.
+    def compile(
+        self, grammar: Grammar | Source, vocabulary: Vocabulary, limits: Limits
+    ) -> tuple[TokenAutomaton, CacheOutcome]:
+        """Return the automaton of a grammar, and where it came from; a source is made a grammar of where it is none.
 
         Raises:
             CompileError: as build_automaton says.
         """
-        text = key_text(grammar, vocabulary, limits)
+        source = Source.of(grammar)
+        text = key_text(source, vocabulary, limits)
         digest = _digest_of(text)
         outcome = CacheOutcome.MEMORY
 
         def build() -> TokenAutomaton:
             nonlocal outcome
+            arrays = self._disk.read(text, ARRAYS)
+            if arrays is not None and fits(arrays):
+                outcome = CacheOutcome.DISK
+                automaton = open_automaton(
+                    source, vocabulary, arrays, lambda: self.scans_of(vocabulary), limits=limits, digest=digest
+                )
+                with self._lock:
+                    self._num_stored_rows[automaton] = automaton.num_rows
+                return automaton
+            outcome = CacheOutcome.MISS
             scans, spelling = self.scans_of(vocabulary)
-            automaton = build_automaton(grammar, scans, spelling, limits=limits, digest=digest)
-            outcome = CacheOutcome.DISK if self._load(automaton, text) else CacheOutcome.MISS
-            return automaton
+            return build_automaton(source.grammar, scans, spelling, limits=limits, digest=digest)
 
         automaton = self._automata.get(digest, build)
         if outcome is not CacheOutcome.MEMORY:
@@ -119,22 +130,14 @@ class CompileCache:
             vocabulary.digest, lambda: (VocabularyScans(vocabulary, store=self._disk), Spelling(vocabulary))
         )
 
-    def store(self, grammar: Grammar, automaton: TokenAutomaton, limits: Limits) -> bool:
-        """Write the automaton's rows to disk if there are new ones; return whether a file was written."""
+    def store(self, grammar: Grammar | Source, automaton: TokenAutomaton, limits: Limits) -> bool:
+        """Write an automaton's rows and met states to disk if there are new rows; return whether a file was written."""
         num_rows = automaton.num_rows
         with self._lock:
             if self.directory is None or num_rows <= self._num_stored_rows.get(automaton, 0):
                 return False
             self._num_stored_rows[automaton] = num_rows
-        return self._disk.write(key_text(grammar, automaton.vocabulary, limits), automaton.export_rows())
-
-    def _load(self, automaton: TokenAutomaton, text: str) -> bool:
-        arrays = self._disk.read(text, _LAYOUT)
-        if arrays is None or not automaton.import_rows(arrays):
-            return False
-        with self._lock:
-            self._num_stored_rows[automaton] = len(arrays["row_keys"])
-        return True
+        return self._disk.write(key_text(grammar, automaton.vocabulary, limits), automaton.export())
 
     def _warn_if_often(self, digest: str) -> None:
         with self._lock:
@@ -159,9 +162,9 @@ def _digest_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def key_text(grammar: Grammar, vocabulary: Vocabulary, limits: Limits) -> str:
+def key_text(grammar: Grammar | Source, vocabulary: Vocabulary, limits: Limits) -> str:
     """Return the text that a cache entry is for."""
     # To write rules down that are made when they are asked for would make all of them.
-    rules = grammar.rules
-    text = rules.made_of if isinstance(rules, LazyRules) else canonical_text(grammar)
+    source = Source.of(grammar)
+    text = canonical_text(source.grammar) if source.made_of is None else source.made_of
     return f"rows\nvocabulary {vocabulary.digest}\nlimits {limits}\n{text}"

@@ -9,7 +9,7 @@ from structgen.config import Limits
 from structgen.errors import OptionError, shown
 from structgen.grammar.build import build_automaton
 from structgen.grammar.cache import CompileCache
-from structgen.grammar.ir import Grammar
+from structgen.grammar.ir import Grammar, Source
 from structgen.grammar.token_automaton import TokenAutomaton
 from structgen.vocabulary import Vocabulary
 
@@ -48,7 +48,7 @@ def limits_or_default(limits: Limits | None) -> Limits:
 
 
 def compile_grammar(
-    grammar: Grammar,
+    grammar: Grammar | Source,
     vocabulary: Vocabulary,
     *,
     limits: Limits | None = None,
@@ -57,7 +57,7 @@ def compile_grammar(
     """Return the token automaton of a grammar.
 
     Args:
-        grammar: what may be written.
+        grammar: what may be written; a source is only made a grammar of where the cache does not have it.
         vocabulary: in which tokens.
         limits: what the compilation may cost.
         cache: where to look first; None compiles anew and leaves the disk alone. What lexemes mean for the vocabulary
@@ -76,4 +76,4 @@ def compile_grammar(
     if used is not None:
         return used.compile(grammar, vocabulary, limits)[0]
     scans, spelling = _uncached.scans_of(vocabulary)
-    return build_automaton(grammar, scans, spelling, limits=limits, digest="")
+    return build_automaton(Source.of(grammar).grammar, scans, spelling, limits=limits, digest="")

@@ -8,11 +8,16 @@ while a walk may hold it; token_automaton.py changes the whole core instead when
 from __future__ import annotations
 
 import threading
+import zlib
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from structgen.array_store import ArrayLayout
 from structgen.errors import TokenRejectedError
 from structgen.grammar.costs import FinishingCosts
 from structgen.grammar.parser import DEAD, Parser
@@ -27,8 +32,15 @@ _MAX_EDGES = 1 << 20
 _MAX_MASKS = 1 << 16
 _MAX_FORCED_BYTES = 4096
 
-ROW_ARRAYS = ("row_keys", "row_place", "row_masks", "worst_keys", "worst_costs")
-"""Names of the arrays that rows are kept in."""
+ROW_ARRAYS = {
+    "row_keys": ArrayLayout(np.int32, (None, 8)),
+    "row_place": ArrayLayout(np.int32, (None,)),
+    "row_start": ArrayLayout(np.int32, (None,)),
+    "row_data": ArrayLayout(np.uint8, (None,)),
+    "worst_keys": ArrayLayout(np.int32, (None, 8)),
+    "worst_costs": ArrayLayout(np.int32, (None,)),
+}
+"""The arrays that rows are kept in, packed: keys of 32 bytes, the row of each, where rows begin, and costs by key."""
 
 
 class AutomatonCore:
@@ -67,7 +79,7 @@ class AutomatonCore:
         self._max_rows = max(16, int(memory_mb * 2**20) // (self._scans.num_words * 8))
         self._stop_ids = tuple(i for i in self._vocabulary.stop_ids if i < self._vocabulary.size)
         self._rows: OrderedDict[int, Ints] = OrderedDict()
-        self._stored: dict[bytes, Ints] = {}
+        self._stored: dict[bytes, bytes] = {}
         self._stored_worst: dict[bytes, int] = {}
         self._distinct: dict[bytes, Ints] = {}
         self._masks: dict[int, Ints] = {}
@@ -219,7 +231,7 @@ class AutomatonCore:
         if self._stored and key not in self._rows:
             stored = self._stored.get(self._parser.key_of(key))
             if stored is not None:
-                return stored
+                return unpacked_row(stored, self._scans.num_words)
         return self._row(key)
 
     def _row(self, key: int) -> Ints:
@@ -233,11 +245,7 @@ class AutomatonCore:
         return known
 
     def _finished_mask(self, key: int, mask: Ints) -> Ints:
-        if self._parser.configurations[key][1] and self._stop_ids:
-            mask = mask.copy()
-            for stop in self._stop_ids:
-                mask[stop >> 5] |= np.uint32(1 << (stop & 31)).astype(np.int32)
-        return self._shared(mask)
+        return self._shared(with_stops(mask, self._stop_ids) if self._parser.configurations[key][1] else mask)
 
     def _shared(self, mask: Ints) -> Ints:
         if len(self._distinct) > self._max_rows:
@@ -254,36 +262,35 @@ class AutomatonCore:
         """Number of mask rows at hand, those from disk included."""
         return len(self._rows) + len(self._stored)
 
-    def export_rows(self) -> dict[str, Ints]:
-        """Return the rows as int32 arrays (names in ROW_ARRAYS): import_rows takes them in another process."""
+    def export_rows(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the rows as arrays (see ROW_ARRAYS): import_rows takes them in another process."""
         with self._lock:
             by_key = dict(self._stored)
-            by_key |= {self._parser.key_of(key): mask for key, mask in self._rows.items()}
+            by_key |= {self._parser.key_of(key): packed_row(mask) for key, mask in self._rows.items()}
             worst = self._stored_worst | {self._parser.key_of(key): cost for key, cost in self._worst.items()}
-        masks = {mask.tobytes(): mask for mask in by_key.values()}
-        number = {data: index for index, data in enumerate(masks)}
+        number = {data: index for index, data in enumerate(dict.fromkeys(by_key.values()))}
         return {
             "row_keys": np.frombuffer(b"".join(by_key), np.int32).reshape(-1, 8),
-            "row_place": np.array([number[mask.tobytes()] for mask in by_key.values()], np.int32),
-            "row_masks": np.array(list(masks.values()), np.int32).reshape(-1, self._scans.num_words),
+            "row_place": np.array([number[data] for data in by_key.values()], np.int32),
+            "row_start": np.cumsum([0, *map(len, number)], dtype=np.int32),
+            "row_data": np.frombuffer(b"".join(number), np.uint8),
             "worst_keys": np.frombuffer(b"".join(worst), np.int32).reshape(-1, 8),
             "worst_costs": np.array(list(worst.values()), np.int32),
         }
 
-    def import_rows(self, arrays: Mapping[str, Ints]) -> bool:
-        """Take rows that export_rows gave in another process; return False if their shapes do not fit."""
-        keys, place, masks, worst_keys, worst = (arrays[name] for name in ROW_ARRAYS)
-        fits = keys.ndim == worst_keys.ndim == masks.ndim == 2 and keys.shape[1] == worst_keys.shape[1] == 8
-        fits = fits and place.shape == keys.shape[:1] and worst.shape == worst_keys.shape[:1]
-        if not fits or masks.shape[1] != self._scans.num_words:
-            return False
-        if place.min(initial=0) < 0 or place.max(initial=-1) >= len(masks):
-            return False
-        masks.setflags(write=False)
+    def import_rows(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Take rows that export_rows gave, in another process as a rule; `rows_fit` says of arrays that these are."""
+        keys, places, start, data, worst_keys, worst = (arrays[name] for name in ROW_ARRAYS)
+        whole, cuts = data.tobytes(), start.tolist()
+        rows = [whole[first:last] for first, last in pairwise(cuts)]
         with self._lock:
-            self._stored.update({key.tobytes(): masks[index] for key, index in zip(keys, place, strict=True)})
+            self._stored.update({key.tobytes(): rows[place] for key, place in zip(keys, places.tolist(), strict=True)})
             self._stored_worst.update(zip((key.tobytes() for key in worst_keys), worst.tolist(), strict=True))
-        return True
+
+    def row_key(self, configuration: int) -> bytes:
+        """Return what the row of a state is kept by, in every process."""
+        with self._lock:
+            return self._parser.key_of(self._mask_key(configuration))
 
     # ------------------------------------------------------------------ steps
 
@@ -309,6 +316,12 @@ class AutomatonCore:
                 self._edges.clear()
             self._edges[configuration, token_id] = after
         return after
+
+    @property
+    def steps(self) -> dict[tuple[int, int], int]:
+        """The steps that were taken so far: (state, token) -> state."""
+        with self._lock:
+            return dict(self._edges)
 
     def _is_too_deep(self, configuration: int, token_id: int) -> bool:
         """Return whether nesting forbids a token that could be read: near the limit the mask is asked."""
@@ -338,3 +351,31 @@ class AutomatonCore:
                     break
                 forced.append(choices[0])
         return bytes(forced)
+
+
+def with_stops(mask: Ints, stop_ids: Iterable[int]) -> Ints:
+    """Return a mask with the stop ids set."""
+    mask = mask.copy()
+    for stop in stop_ids:
+        mask[stop >> 5] |= np.uint32(1 << (stop & 31)).astype(np.int32)
+    return mask
+
+
+def packed_row(row: Ints) -> bytes:
+    """Return a row as bytes that take little room: most are nearly empty, or nearly like many bytes in a line."""
+    return zlib.compress(row.tobytes(), 1)
+
+
+def unpacked_row(data: bytes, num_words: int) -> Ints:
+    """Return the row that `packed_row` was given, read-only."""
+    row = np.frombuffer(zlib.decompress(data), np.int32)
+    if len(row) != num_words:
+        raise ValueError(f"a row of {len(row)} words was kept where masks have {num_words}")
+    return row
+
+
+def rows_fit(arrays: Mapping[str, npt.NDArray[Any]]) -> bool:
+    """Return whether arrays of the types in ROW_ARRAYS are as long as those of export_rows are."""
+    keys, places, start, data, worst_keys, worst = (arrays[name] for name in ROW_ARRAYS)
+    fits = len(keys) == len(places) and len(worst_keys) == len(worst) and len(start) > 0
+    return fits and int(start[-1]) == len(data)

@@ -166,6 +166,38 @@ class Grammar:
             check(self)
 
 
+class Source:
+    """A grammar that is made when it is asked for, and what it follows from; thread-safe."""
+
+    def __init__(self, make: Callable[[], Grammar], made_of: str | None = None) -> None:
+        """Make nothing yet.
+
+        Args:
+            make: makes the grammar.
+            made_of: all that the grammar follows from, which tells it from others without making it; None where only
+                its rules do.
+        """
+        self.made_of = made_of
+        self._make = make
+        self._lock = threading.Lock()
+        self._grammar: Grammar | None = None
+
+    @classmethod
+    def of(cls, grammar: Grammar | Source) -> Source:
+        """Return the source of a grammar that is there; of a source, itself."""
+        if isinstance(grammar, Source):
+            return grammar
+        return cls(lambda: grammar, grammar.rules.made_of if isinstance(grammar.rules, LazyRules) else None)
+
+    @property
+    def grammar(self) -> Grammar:
+        """The grammar, made when first asked for; what making it raises is raised each time."""
+        with self._lock:
+            if self._grammar is None:
+                self._grammar = self._make()
+            return self._grammar
+
+
 def children(expr: Expr) -> tuple[Expr, ...]:
     """Return the direct parts of an expression."""
     match expr:

@@ -9,9 +9,10 @@ of it, which a device takes where there is no end of states, has a core of its o
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from structgen.array_file import Arrays
 from structgen.config import Limits, check_count, check_property_order
 from structgen.findings import Explanation
 from structgen.frozen_machine import FrozenMachine
@@ -21,8 +22,8 @@ from structgen.grammar.frozen_build import freeze
 from structgen.grammar.frozen_part import FrozenPart
 from structgen.grammar.json_schema import PropertyOrder, SchemaSource
 from structgen.grammar.json_schema.findings import explain_json
+from structgen.grammar.met_states import MetStates, exported
 from structgen.grammar.parser_state import ParserState
-from structgen.kernels.trie_walk import Ints
 from structgen.vocabulary import Vocabulary
 
 
@@ -53,15 +54,22 @@ class TokenAutomaton:
     """Which tokens may follow, for every text of a grammar; thread-safe."""
 
     def __init__(
-        self, make_core: Callable[[], AutomatonCore], *, digest: str, limits: Limits, compile_seconds: float
+        self,
+        make_core: Callable[[], AutomatonCore],
+        *,
+        digest: str,
+        limits: Limits,
+        compile_seconds: float,
+        met: MetStates | None = None,
     ) -> None:
-        """Make the first core.
+        """Make the first core, unless there are met states to begin with.
 
         Args:
             make_core: makes one that knows the start state only.
             digest: key of the automaton in caches.
             limits: how many states one core may have at the most, and what freezing may cost.
             compile_seconds: what building took before.
+            met: states that texts met in an earlier process; their core is made when a text leaves them.
 
         Raises:
             VocabularyError: the vocabulary cannot spell any text of the grammar.
@@ -71,7 +79,8 @@ class TokenAutomaton:
         self._limits = limits
         self._compile_seconds = compile_seconds
         self._lock = threading.Lock()
-        self._core = make_core()
+        self._met = met
+        self._newest = make_core() if met is None else None
         self._freeze_lock = threading.Lock()
         self._frozen: FrozenAutomaton | None = None
         self._part: FrozenPart | None = None
@@ -80,7 +89,7 @@ class TokenAutomaton:
     def __repr__(self) -> str:
         """Show the sizes that say which automaton this is."""
         return (
-            f"TokenAutomaton(terminals={self._core.num_terminals}, vocabulary={self.vocabulary.size} tokens, "
+            f"TokenAutomaton(terminals={self._at_hand.num_terminals}, vocabulary={self.vocabulary.size} tokens, "
             f"states={self.stats.states}, rows={self.num_rows}, {'frozen, ' if self.is_frozen else ''}"
             f"digest={self.digest[:12]!r})"
         )
@@ -88,17 +97,34 @@ class TokenAutomaton:
     @property
     def vocabulary(self) -> Vocabulary:
         """The tokens that are walked over."""
-        return self._core.vocabulary
+        return self._at_hand.vocabulary
+
+    @property
+    def _at_hand(self) -> AutomatonCore | MetStates:
+        """What new walks go over."""
+        if self._newest is None and self._met is not None and not self._met.has_core:
+            return self._met
+        return self._core
+
+    @property
+    def _core(self) -> AutomatonCore:
+        """The core of new walks, made now if they only went over met states so far."""
+        if self._newest is None:
+            self._newest = self._make_core() if self._met is None else self._met.core
+        return self._newest
 
     def start(self) -> ParserState:
         """Return a walk that stands before any text."""
         if self._frozen is not None:
             return self._frozen.start()
+        at_hand = self._at_hand
+        if isinstance(at_hand, MetStates):
+            return ParserState(at_hand)
         with self._lock:
-            if 2 * self._core.num_configurations > self._limits.states:
-                rows = self._core.export_rows()
-                self._core = self._make_core()
-                self._core.import_rows(rows)
+            core = self._core
+            if 2 * core.num_configurations > self._limits.states:
+                self._newest = self._make_core()
+                self._newest.import_rows(core.export_rows())
             return ParserState(self._core)
 
     def freeze(self) -> None:
@@ -168,7 +194,7 @@ class TokenAutomaton:
     @property
     def stats(self) -> AutomatonStats:
         """How large the automaton is by now."""
-        core, machine = self._core, self.frozen_machine
+        core, machine = self._at_hand, self.frozen_machine
         return AutomatonStats(
             states=core.num_configurations if machine is None else machine.num_states,
             rows=core.num_rows if machine is None else machine.num_rows,
@@ -182,12 +208,8 @@ class TokenAutomaton:
     @property
     def num_rows(self) -> int:
         """Number of mask rows at hand, those from disk included."""
-        return self._core.num_rows
+        return self._at_hand.num_rows
 
-    def export_rows(self) -> dict[str, Ints]:
-        """Return the rows in a form that import_rows takes in another process (see AutomatonCore)."""
-        return self._core.export_rows()
-
-    def import_rows(self, arrays: Mapping[str, Ints]) -> bool:
-        """Take rows that export_rows gave in another process; return False if their shapes do not fit."""
-        return self._core.import_rows(arrays)
+    def export(self) -> Arrays:
+        """Return the rows, and the states that texts have met, as a later process takes them (met_states.py)."""
+        return exported(self._core, self._met)

@@ -97,13 +97,13 @@ def test_damaged_file_is_rebuilt(vocabulary, tmp_path, damage):
     automaton, _ = cache.compile(grammar_of(), vocabulary, Limits())
     expected = walk(automaton)
     cache.store(grammar_of(), automaton, Limits())
-    (path,) = tmp_path.glob("*.npz")
+    (path,) = tmp_path.glob("*.arrays")
     data = path.read_bytes()
     if damage == "other key":
         other, _ = cache.compile(grammar_of("a"), vocabulary, Limits())
         other.start().mask()
         cache.store(grammar_of("a"), other, Limits())
-        (other_path,) = set(tmp_path.glob("*.npz")) - {path}
+        (other_path,) = set(tmp_path.glob("*.arrays")) - {path}
         data = other_path.read_bytes()
     elif damage == "flipped":
         data = data[:-400] + bytes(byte ^ 255 for byte in data[-400:-300]) + data[-300:]
@@ -141,7 +141,7 @@ def test_folder_is_bounded(vocabulary, tmp_path):
     walk(automaton)
     cache.store(grammar_of(), automaton, Limits())
 
-    assert not list(tmp_path.rglob("*.npz"))
+    assert not list(tmp_path.rglob("*.arrays"))
 
 
 def test_a_disk_that_fails_loses_no_result(vocabulary, tmp_path, caplog):

@@ -16,7 +16,8 @@ from structgen.source_digest import digest_of, source_digest
 
 PACKAGE = Path(__file__).parents[2] / "structgen"
 # They hold options, messages and reports; and how files are kept, which the store itself adds.
-NO_MATTER = {"__init__.py", "errors.py", "config.py", "report.py", "findings.py", "source_digest.py", "array_store.py"}
+NO_MATTER = {"__init__.py", "errors.py", "config.py", "report.py", "findings.py", "source_digest.py"}
+NO_MATTER |= {"array_file.py", "array_store.py"}
 
 
 def imported(module: Path) -> set[Path]:

@@ -44,8 +44,8 @@ def test_second_load_reads_the_file(tmp_path):
     folder = tmp_path / "made" / "when needed"
     assert same(vocabulary_cache.load_or_build(folder, KEY, build))
     assert same(vocabulary_cache.load_or_build(folder, KEY, never))
-    assert len(list(folder.glob("*.npz"))) == 1
-    assert {path.name for path in folder.iterdir()} <= {".lock", *(path.name for path in folder.glob("*.npz"))}
+    assert len(list(folder.glob("*.arrays"))) == 1
+    assert {path.name for path in folder.iterdir()} <= {".lock", *(path.name for path in folder.glob("*.arrays"))}
 
 
 def test_no_folder_writes_nothing(tmp_path, monkeypatch):
@@ -54,13 +54,13 @@ def test_no_folder_writes_nothing(tmp_path, monkeypatch):
     Vocabulary.from_tokenizer(small_tokenizer(), cache_dir=None)
     assert list(tmp_path.iterdir()) == []
     Vocabulary.from_tokenizer(small_tokenizer())
-    assert len(list(tmp_path.glob("*.npz"))) == 1
+    assert len(list(tmp_path.glob("*.arrays"))) == 1
 
 
 def test_any_damage_is_repaired(tmp_path):
     """A file that is cut anywhere, or has a byte changed anywhere, gives the same arrays or is rebuilt."""
     vocabulary_cache.load_or_build(tmp_path, KEY, build)
-    (path,) = tmp_path.glob("*.npz")
+    (path,) = tmp_path.glob("*.arrays")
     good = path.read_bytes()
     rebuilt = 0
     for position in range(0, len(good), 29):
@@ -76,9 +76,9 @@ def test_any_damage_is_repaired(tmp_path):
 def test_the_stored_key_is_compared(tmp_path):
     """A file under the right name with another key is not used."""
     vocabulary_cache.load_or_build(tmp_path, "another key", build)
-    (other,) = tmp_path.glob("*.npz")
+    (other,) = tmp_path.glob("*.arrays")
     vocabulary_cache.load_or_build(tmp_path, KEY, build)
-    (mine,) = set(tmp_path.glob("*.npz")) - {other}
+    (mine,) = set(tmp_path.glob("*.arrays")) - {other}
     other.replace(mine)
     calls = []
     vocabulary_cache.load_or_build(tmp_path, KEY, lambda: calls.append(1) or TABLE)
@@ -118,10 +118,10 @@ def test_threads_build_once(tmp_path):
 def test_only_the_files_used_last_are_kept(tmp_path, monkeypatch):
     """Beyond the bound the file that was read longest ago goes."""
     vocabulary_cache.load_or_build(tmp_path, "one", build)
-    (one,) = tmp_path.glob("*.npz")
+    (one,) = tmp_path.glob("*.arrays")
     monkeypatch.setattr(vocabulary_cache, "_MAX_BYTES", 5 * one.stat().st_size // 2)
     vocabulary_cache.load_or_build(tmp_path, "two", build)
-    for path in tmp_path.glob("*.npz"):
+    for path in tmp_path.glob("*.arrays"):
         os.utime(path, (1000, 1000) if path == one else (2000, 2000))
     vocabulary_cache.load_or_build(tmp_path, "one", never)
     vocabulary_cache.load_or_build(tmp_path, "three", build)
@@ -175,7 +175,7 @@ def test_vocabulary_from_the_cache_is_the_same(tmp_path):
     assert made == read == plain
     assert read.encode(b"abba") == plain.encode(b"abba") == [0, 1, 1, 0]
     assert read.stop_ids == (2,)
-    assert len(list(tmp_path.glob("*.npz"))) == 1
+    assert len(list(tmp_path.glob("*.arrays"))) == 1
 
 
 @pytest.mark.parametrize("stop_ids", [[0], [1]])

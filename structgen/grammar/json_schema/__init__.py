@@ -22,8 +22,40 @@ from structgen.grammar.json_schema.layout import Style
 from structgen.grammar.json_schema.misspelt import suspects
 from structgen.grammar.json_schema.resources import Document
 from structgen.grammar.json_schema.solver import SelfReferenceError, Solver
+from structgen.grammar.regex import classes
 
-__all__ = ["JsonValue", "PropertyOrder", "SchemaSource", "Style", "lower_schema", "read_schema", "suspects"]
+__all__ = [
+    "JsonValue",
+    "PropertyOrder",
+    "SchemaSource",
+    "Style",
+    "lower_schema",
+    "read_schema",
+    "source_of_schema",
+    "suspects",
+]
+
+
+def source_of_schema(
+    text: str,
+    *,
+    whitespace: Style = "spaced",
+    property_order: PropertyOrder = "declared",
+    closed: bool = False,
+) -> ir.Source:
+    """Return the grammar that `lower_schema` makes, to be made when it is asked for.
+
+    Args:
+        text: the schema, as read_schema gives it.
+        whitespace: as in lower_schema.
+        property_order: likewise.
+        closed: likewise.
+    """
+
+    def lowered() -> ir.Grammar:
+        return lower_schema(text, whitespace=whitespace, property_order=property_order, closed=closed)
+
+    return ir.Source(lowered, _made_of(text, whitespace, property_order, closed=closed))
 
 
 def lower_schema(
@@ -53,7 +85,7 @@ def lower_schema(
         emitter = Emitter(solver, property_order)
         emitter.survey(whitespace)
         try:
-            return emitter.grammar(text)
+            return emitter.grammar(text, _made_of(text, whitespace, property_order, closed=closed))
         except UnsatisfiableError as error:
             raise nothing_fits(solver, error.pointer) from None
     except SelfReferenceError as error:
@@ -61,3 +93,8 @@ def lower_schema(
         raise UnsupportedSchemaError(error.pointer, error.keyword, error.reason) from None
     except RecursionError:
         raise nested_too_deeply() from None
+
+
+def _made_of(text: str, style: Style, property_order: PropertyOrder, *, closed: bool) -> str:
+    """Return all that the rules of a schema follow from besides this code: versions of character tables included."""
+    return f"JSON Schema, {style}, {property_order}, {'closed' if closed else 'open'}, {classes.VERSIONS}\n{text}"

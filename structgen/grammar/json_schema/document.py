@@ -40,8 +40,8 @@ def read_schema(source: SchemaSource) -> tuple[Schema, str]:
     try:
         if isinstance(source, str):
             return _read_text(source)
-        data = dict(source) if isinstance(source, Mapping) else source
-        return _read_text(json.dumps(data, ensure_ascii=False))
+        text = json.dumps(dict(source) if isinstance(source, Mapping) else source, ensure_ascii=False)
+        return _checked(_parsed(text), text), text  # json.dumps would write the same again
     except (TypeError, ValueError) as error:
         # Python's own message about long integers tells to change a setting of the interpreter.
         reason = f"an integer of over {MAX_INTEGER_DIGITS} digits" if "digits" in str(error) else str(error)
@@ -52,17 +52,29 @@ def read_schema(source: SchemaSource) -> tuple[Schema, str]:
 
 @lru_cache(maxsize=4)
 def _read_text(source: str) -> tuple[Schema, str]:
-    """Do as read_schema does with a text; a schema is declared first and compiled then."""
+    """Do as read_schema does with a text."""
+    parsed = _parsed(source)
+    text = json.dumps(parsed, ensure_ascii=False)
+    return _checked(parsed, text), text
+
+
+@lru_cache(maxsize=4)
+def _parsed(source: str) -> JsonValue:
+    """Return what a text says; a schema is declared first and compiled then."""
     try:
-        parsed = json.loads(source, object_pairs_hook=_object, parse_int=_integer)
-        text = json.dumps(parsed, ensure_ascii=False)
+        parsed: JsonValue = json.loads(source, object_pairs_hook=_object, parse_int=_integer)
     except json.JSONDecodeError as error:
         raise GrammarSyntaxError(f"the schema is not JSON: {error.msg}", error.lineno, error.colno) from None
+    return parsed
+
+
+def _checked(parsed: JsonValue, text: str) -> Schema:
+    """Return what a text says if it is a schema."""
     if not isinstance(parsed, bool | dict):
         raise UnsupportedSchemaError("#", "schema", f"must be an object or a boolean, not {type(parsed).__name__}")
     if not _is_text(text):
         _refuse_surrogates(parsed)
-    return parsed, text
+    return parsed
 
 
 def nested_too_deeply() -> LimitError:

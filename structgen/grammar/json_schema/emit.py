@@ -27,7 +27,6 @@ from structgen.grammar.json_schema.rules import Outline
 from structgen.grammar.json_schema.shapes import Values
 from structgen.grammar.json_schema.solver import Solver
 from structgen.grammar.json_schema.terms import ANYTHING, NOTHING, InexactError, Terms, place
-from structgen.grammar.regex import classes
 from structgen.grammar.time_limit import check_time
 
 PropertyOrder = Literal["declared", "any"]
@@ -93,7 +92,7 @@ class Emitter:
         self._seen: dict[tuple[Terms, Layout], Seen] = {}
         self._scalars: dict[Terms, tuple[ir.Expr, ...]] = {}
         self._parts: dict[str, _Part] = {}
-        self._start = self._manner = ""
+        self._start = ""
         self._in_any_style = False
         self._queue: deque[tuple[_Part, Values, Layout]] = deque()
         self._pending: deque[tuple[str, Callable[[], ir.Expr]]] = deque()
@@ -111,7 +110,6 @@ class Emitter:
         """
         root, layout = self.solver.terms("#"), Layout(style)
         self._in_any_style = style == "any"
-        self._manner = f"{style}, {self.property_order}, {'closed' if self.solver.closed else 'open'}"
         start = self._part("#", lambda: self.value(root, layout))
         self._start = start.name
         self._make(start)
@@ -125,11 +123,12 @@ class Emitter:
             else:
                 part.ways = tuple(self._visited(outlines, layout.inner))
 
-    def grammar(self, text: str) -> ir.Grammar:
+    def grammar(self, text: str, made_of: str) -> ir.Grammar:
         """Return the grammar of what was surveyed.
 
         Args:
             text: of the schema; it holds all declared keys.
+            made_of: all that the rules follow from.
 
         Raises:
             UnsatisfiableError: no text fits.
@@ -152,7 +151,6 @@ class Emitter:
         lexemes = tuple(dict.fromkeys(part for part in parts if isinstance(part, ir.Lexeme)))
         spelled = {byte for part in parts if isinstance(part, ir.Literal) for byte in part.text}
         facts = ir.Facts(lexemes, frozenset(spelled | _PLAIN_BYTES | set(text.encode())))
-        made_of = f"JSON Schema, {self._manner}, {classes.VERSIONS}\n{text}"
         return ir.Grammar(ir.LazyRules(self._start, rules_of, facts, made_of), self._start)
 
     def _productive(self) -> set[str]:

@@ -201,7 +201,7 @@ class _Survey:
 
     def _look_for_empty(self, emitter: WatchedEmitter) -> None:
         try:
-            emitter.grammar("")
+            emitter.grammar("", made_of="")
         except UnsatisfiableError as error:
             found = nothing_fits(emitter.solver, error.pointer)
             reason = str(found).removeprefix(f"{found.pointer}: ")
