@@ -35,6 +35,7 @@ _SOURCES = (
     "grammar/json_schema/format_tables.npz",
     "kernels",
     "frozen_machine.py",
+    "frozen_pieces.py",
     "vocabulary.py",
     "vocabulary_cache.py",
     "token_bytes.py",
