@@ -78,7 +78,7 @@ def sampler_signature(dtype: str, *, is_full: bool) -> dict[str, Any]:
     return {
         "logits": sample._Logits(f"*{dtype}", "i64", "i64", "i32"),
         "masks": sample._Masks("*i32", "i64", "*i32", "i32", *some("*i64", "*i32")),
-        "options": sample._Options("*fp32", *some("*i32", "*fp32", "*fp32")),
+        "chosen": sample._Options("*fp32", *some("*i32", "*fp32", "*fp32")),
         "changes": sample._Changes(*changes),
         "noise": SampleNoise("*i64", "*i64", "*i64"),
         "work": Workspace("*fp32", "*i32", groups, kind, "*fp32", "*i32", "*fp32", "*i32"),

@@ -11,22 +11,22 @@ _LEAST_TEMPERATURE = tl.constexpr(1e-30)
 
 
 @triton.jit
-def inverse_temperature_of(options, row):  # type: ignore[no-untyped-def]  # tuples of pointers have no Python type
-    temperature = tl.maximum(tl.load(options.temperature + row).to(tl.float64), _LEAST_TEMPERATURE)
+def inverse_temperature_of(chosen, row):  # type: ignore[no-untyped-def]  # tuples of pointers have no Python type
+    temperature = tl.maximum(tl.load(chosen.temperature + row).to(tl.float64), _LEAST_TEMPERATURE)
     return (1.0 / temperature).to(tl.float32)
 
 
 @triton.jit
-def is_row_truncated(options, row):  # type: ignore[no-untyped-def]  # tuples of pointers have no Python type
+def is_row_truncated(chosen, row):  # type: ignore[no-untyped-def]  # tuples of pointers have no Python type
     """Say whether any truncation is on in a row that is not greedy."""
     is_on = tl.full((), 0, tl.int32) > 0
-    if options.top_k is not None:
-        is_on |= tl.load(options.top_k + row) > 0
-    if options.top_p is not None:
-        is_on |= tl.load(options.top_p + row) < 1.0
-    if options.min_p is not None:
-        is_on |= tl.load(options.min_p + row) > 0.0
-    return is_on & (tl.load(options.temperature + row) != 0.0)
+    if chosen.top_k is not None:
+        is_on |= tl.load(chosen.top_k + row) > 0
+    if chosen.top_p is not None:
+        is_on |= tl.load(chosen.top_p + row) < 1.0
+    if chosen.min_p is not None:
+        is_on |= tl.load(chosen.min_p + row) > 0.0
+    return is_on & (tl.load(chosen.temperature + row) != 0.0)
 
 
 @triton.jit

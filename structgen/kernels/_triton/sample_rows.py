@@ -68,11 +68,11 @@ def _error_of(best):  # type: ignore[no-untyped-def]  # tensors have no Python t
 
 
 @triton.jit
-def _target(options, row, total):  # type: ignore[no-untyped-def]  # pointers have no Python type
+def _target(chosen, row, total):  # type: ignore[no-untyped-def]  # pointers have no Python type
     """Return the sum of weights that top_p asks for, in quanta."""
     target = tl.full((), 0x7FFFFFFFFFFFFFFF, tl.int64)
-    if options.top_p is not None:
-        top_p = tl.load(options.top_p + row).to(tl.float64)
+    if chosen.top_p is not None:
+        top_p = tl.load(chosen.top_p + row).to(tl.float64)
         # At least the best token is kept.
         wanted = tl.maximum(((top_p - _MASS_SLACK) * total.to(tl.float64)).to(tl.float32), 1e-9)
         target = tl.where(top_p < 1.0, quanta_of(wanted), target)
@@ -80,22 +80,22 @@ def _target(options, row, total):  # type: ignore[no-untyped-def]  # pointers ha
 
 
 @triton.jit
-def _most(options, row):  # type: ignore[no-untyped-def]  # pointers
+def _most(chosen, row):  # type: ignore[no-untyped-def]  # pointers
     """Return the number of tokens that top_k keeps."""
     most = tl.full((), _NO_ID, tl.int32)
-    if options.top_k is not None:
-        top_k = tl.load(options.top_k + row)
+    if chosen.top_k is not None:
+        top_k = tl.load(chosen.top_k + row)
         most = tl.where(top_k > 0, top_k, most)
     return most
 
 
 @triton.jit
-def _least_by_share(options, row, best):  # type: ignore[no-untyped-def]  # pointers have no Python type
+def _least_by_share(chosen, row, best):  # type: ignore[no-untyped-def]  # pointers have no Python type
     """Return the least logit that min_p keeps."""
     least = tl.full((), float("-inf"), tl.float32)
-    if options.min_p is not None:
-        min_p = tl.load(options.min_p + row).to(tl.float64)
-        temperature = tl.maximum(tl.load(options.temperature + row).to(tl.float64), _LEAST_TEMPERATURE)
+    if chosen.min_p is not None:
+        min_p = tl.load(chosen.min_p + row).to(tl.float64)
+        temperature = tl.maximum(tl.load(chosen.temperature + row).to(tl.float64), _LEAST_TEMPERATURE)
         logarithm = tl.log(tl.where(min_p > 0.0, min_p, 1.0))
         least = tl.where(min_p > 0.0, (best.to(tl.float64) + temperature * logarithm).to(tl.float32), least)
     return least
@@ -103,7 +103,7 @@ def _least_by_share(options, row, best):  # type: ignore[no-untyped-def]  # poin
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton ships no types
 def _prepare(  # type: ignore[no-untyped-def]  # pointers have no Python type
-    options, row, work, num_groups, groups_stride, best, total, num_tokens, CHUNK: tl.constexpr
+    chosen, row, work, num_groups, groups_stride, best, total, num_tokens, CHUNK: tl.constexpr
 ):
     """Find a value that no kept logit is below, and hand it on; the candidates of a list, without groups, are there.
 
@@ -111,29 +111,29 @@ def _prepare(  # type: ignore[no-untyped-def]  # pointers have no Python type
     logits too small to make up what top_p leaves out even if all were as large are out.
     """
     least = tl.full((), float("-inf"), tl.float32)
-    target = _target(options, row, total)
-    if options.top_p is not None:
-        top_p = tl.load(options.top_p + row)
-        temperature = tl.maximum(tl.load(options.temperature + row), _LEAST_TEMPERATURE)
+    target = _target(chosen, row, total)
+    if chosen.top_p is not None:
+        top_p = tl.load(chosen.top_p + row)
+        temperature = tl.maximum(tl.load(chosen.temperature + row), _LEAST_TEMPERATURE)
         share = 0.5 * (1.0 - (top_p - _MASS_SLACK)) * total / num_tokens
         least = tl.where(top_p < 1.0, best + temperature * tl.log(tl.where(top_p < 1.0, share, 1.0)), least)
         # More than what rounding may have added to a weight.
         target = tl.where(top_p < 1.0, target + (target >> 16), target)
-    inverse_temperature = inverse_temperature_of(options, row)
-    most = _most(options, row)
+    inverse_temperature = inverse_temperature_of(chosen, row)
+    most = _most(chosen, row)
     groups = work.groups + row * groups_stride
     by_groups = logit_of(border_key(groups, num_groups, least, best, inverse_temperature, most, target, CHUNK))
     if num_groups > 0:
         tl.store(work.num_candidates + row, 0)
     tl.store(work.kind + row, _TRUNCATED)
-    tl.store(work.bound + row * 3, tl.maximum(by_groups, _least_by_share(options, row, best)))
+    tl.store(work.bound + row * 3, tl.maximum(by_groups, _least_by_share(chosen, row, best)))
     tl.store(work.bound + row * 3 + 1, best)
     tl.store(work.bound + row * 3 + 2, total)
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton ships no types
 def _read_list(  # type: ignore[no-untyped-def]  # tuples of pointers have no Python type
-    logits, masks, mask_row, options, changes, noise, work, row, LISTED: tl.constexpr
+    logits, masks, mask_row, chosen, changes, noise, work, row, LISTED: tl.constexpr
 ):
     """Read the logits of a list; return their masses, the best, the sum of weights, and the token if not truncated."""
     start = tl.load(masks.list_start + mask_row)
@@ -148,10 +148,10 @@ def _read_list(  # type: ignore[no-untyped-def]  # tuples of pointers have no Py
     best = best_of(z)
     token_id = least_id(z == best, ids)
     total = tl.full((), 0.0, tl.float32)
-    if (tl.load(options.temperature + row) != 0.0) & (_error_of(best) == 0):
-        weights = tl.exp((z - best) * inverse_temperature_of(options, row))
+    if (tl.load(chosen.temperature + row) != 0.0) & (_error_of(best) == 0):
+        weights = tl.exp((z - best) * inverse_temperature_of(chosen, row))
         total = tl.sum(weights)
-        if is_row_truncated(options, row):
+        if is_row_truncated(chosen, row):
             if work.kind is not None:
                 first = row.to(tl.int64) * masks.num_tokens
                 tl.store(work.candidates + first + place, z, mask=is_legal)
@@ -167,15 +167,15 @@ def _read_list(  # type: ignore[no-untyped-def]  # tuples of pointers have no Py
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton ships no types
-def _read_tiles(options, work, row, num_tiles, TILES: tl.constexpr):  # type: ignore[no-untyped-def]  # tuples
+def _read_tiles(chosen, work, row, num_tiles, TILES: tl.constexpr):  # type: ignore[no-untyped-def]  # tuples
     """Put the tiles of a row together: the best, the sum of weights, and the token if not truncated."""
     tiles = tl.arange(0, TILES)
     place = work.ids + (row * num_tiles + tiles) * 2
-    inverse_temperature = inverse_temperature_of(options, row)
+    inverse_temperature = inverse_temperature_of(chosen, row)
     of_tiles = _number(work, row, 4, num_tiles, TILES)
     best, total = _combined(of_tiles, _number(work, row, 5, num_tiles, TILES), inverse_temperature)
     token_id = least_id(of_tiles == best, tl.load(place, mask=tiles < num_tiles, other=_NO_ID))
-    if (tl.load(options.temperature + row) != 0.0) & (best > float("-inf")):
+    if (tl.load(chosen.temperature + row) != 0.0) & (best > float("-inf")):
         score = _number(work, row, 6, num_tiles, TILES) + (of_tiles - best) * inverse_temperature
         token_id = least_id(score == tl.max(score), tl.load(place + 1, mask=tiles < num_tiles, other=_NO_ID))
     return best, total, token_id
@@ -185,7 +185,7 @@ def _read_tiles(options, work, row, num_tiles, TILES: tl.constexpr):  # type: ig
 def row_kernel(  # type: ignore[no-untyped-def]  # tuples of pointers have no Python type
     logits,
     masks,
-    options,
+    chosen,
     changes,
     noise,
     work,
@@ -219,15 +219,15 @@ def row_kernel(  # type: ignore[no-untyped-def]  # tuples of pointers have no Py
     if is_listed:
         if masks.list_start is not None:
             max_legal, sum_legal, best, total, token_id = _read_list(
-                logits, masks, mask_row, options, changes, noise, work, row, LISTED
+                logits, masks, mask_row, chosen, changes, noise, work, row, LISTED
             )
     else:
-        best, total, token_id = _read_tiles(options, work, row, num_tiles, TILES)
+        best, total, token_id = _read_tiles(chosen, work, row, num_tiles, TILES)
         if HAS_MASSES:
             max_legal, sum_legal = _combined(
                 _number(work, row, 2, num_tiles, TILES), _number(work, row, 3, num_tiles, TILES), 1.0
             )
-    is_truncated = is_row_truncated(options, row)
+    is_truncated = is_row_truncated(chosen, row)
     error = _error_of(best)
     tl.store(out.error + row, error)
     _store_masses(out, row, max_all, sum_all, max_legal, sum_legal)
@@ -235,11 +235,11 @@ def row_kernel(  # type: ignore[no-untyped-def]  # tuples of pointers have no Py
         tl.store(out.token_id + row, token_id)
     if work.kind is not None and is_truncated & (error == 0):
         num_groups = tl.where(is_listed, 0, num_tiles * GROUPS)
-        _prepare(options, row, work, num_groups, num_tiles * GROUPS, best, total, masks.num_tokens, CHUNK)
+        _prepare(chosen, row, work, num_groups, num_tiles * GROUPS, best, total, masks.num_tokens, CHUNK)
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton ships no types
-def select_kernel(masks, options, noise, work, out, CHUNK: tl.constexpr):  # type: ignore[no-untyped-def]  # tuples
+def select_kernel(masks, chosen, noise, work, out, CHUNK: tl.constexpr):  # type: ignore[no-untyped-def]  # tuples
     """Find the border of a truncated row and draw from what is before it."""
     row = tl.program_id(0)
     if tl.load(work.kind + row) != _TRUNCATED:
@@ -248,9 +248,9 @@ def select_kernel(masks, options, noise, work, out, CHUNK: tl.constexpr):  # typ
     values = work.candidates + row.to(tl.int64) * masks.num_tokens
     ids = work.candidate_ids + row.to(tl.int64) * masks.num_tokens
     num = tl.load(work.num_candidates + row)
-    inverse_temperature = inverse_temperature_of(options, row)
-    most = _most(options, row)
-    target = _target(options, row, tl.load(work.bound + row * 3 + 2))
+    inverse_temperature = inverse_temperature_of(chosen, row)
+    most = _most(chosen, row)
+    target = _target(chosen, row, tl.load(work.bound + row * 3 + 2))
     key = border_key(values, num, bound, best, inverse_temperature, most, target, CHUNK)
     border = logit_of(key)
     count, mass = amount_from(values, num, key, best, inverse_temperature, CHUNK)

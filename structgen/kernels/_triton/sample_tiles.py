@@ -82,7 +82,7 @@ def _sum_up_legal(  # type: ignore[no-untyped-def]  # tuples of pointers have no
     row,
     tile,
     masks,
-    options,
+    chosen,
     changes,
     noise,
     work,
@@ -94,8 +94,8 @@ def _sum_up_legal(  # type: ignore[no-untyped-def]  # tuples of pointers have no
     number = row * tl.num_programs(1) + tile
     z = changed(raw, ids, is_legal, row, masks, changes)
     best = best_of(z)
-    inverse_temperature = inverse_temperature_of(options, row)
-    is_drawn = (tl.load(options.temperature + row) != 0.0) & (best > float("-inf"))
+    inverse_temperature = inverse_temperature_of(chosen, row)
+    is_drawn = (tl.load(chosen.temperature + row) != 0.0) & (best > float("-inf"))
     weights = tl.zeros_like(z)
     total = tl.full((), 0.0, tl.float32)
     score = tl.full((), float("-inf"), tl.float32)
@@ -104,7 +104,7 @@ def _sum_up_legal(  # type: ignore[no-untyped-def]  # tuples of pointers have no
     if is_drawn:
         weights = tl.exp((z - best) * inverse_temperature)
         total = tl.sum(weights, axis=None)
-        if is_row_truncated(options, row):
+        if is_row_truncated(chosen, row):
             groups = tl.max(tl.reshape(tl.max(z, axis=1), (TILE // GROUP, GROUP // 32)), axis=1)
         else:
             score, drawn_id = _draw_in_tile(weights, ids, row, tile * TILE, noise, TILE)
@@ -122,7 +122,7 @@ def _sum_up_legal(  # type: ignore[no-untyped-def]  # tuples of pointers have no
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton ships no types
 def tile_kernel(  # type: ignore[no-untyped-def]  # tuples of pointers have no Python type
-    logits, masks, options, changes, noise, work, HAS_MASSES: tl.constexpr, TILE: tl.constexpr, GROUP: tl.constexpr
+    logits, masks, chosen, changes, noise, work, HAS_MASSES: tl.constexpr, TILE: tl.constexpr, GROUP: tl.constexpr
 ):
     """Sum up one tile of one row, and draw from it where nothing is truncated."""
     row, tile = tl.program_id(0), tl.program_id(1)
@@ -146,7 +146,7 @@ def tile_kernel(  # type: ignore[no-untyped-def]  # tuples of pointers have no P
             tl.store(work.numbers + number * 8 + 1, sum_exp(raw, max_all))
             raw = tl.where(is_legal, raw, float("-inf"))
         if has_legal:
-            _sum_up_legal(raw, ids, is_legal, row, tile, masks, options, changes, noise, work, HAS_MASSES, TILE, GROUP)
+            _sum_up_legal(raw, ids, is_legal, row, tile, masks, chosen, changes, noise, work, HAS_MASSES, TILE, GROUP)
     if not has_legal:
         _store_legal(work, number, float("-inf"), 0.0, float("-inf"), 0.0, float("-inf"), _NO_ID, _NO_ID)
         if work.groups is not None:
