@@ -7,6 +7,7 @@ where there is no CUDA, the step runs as it is, and says why. Left out: what a s
 from __future__ import annotations
 
 import contextlib
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -16,6 +17,16 @@ import torch
 # Before a capture everything has to be there that is made at the first use: buffers, handles, compiled kernels. What
 # torch's own documentation does before a capture is three runs.
 _NUM_WARM_UPS: Final = 3
+
+# Captures are made one after the other: torch waits for the whole device before each, which would end any other that is
+# under way, and so may what a warm-up loads. The same goes for code that is not ours, so one that was ended is tried
+# once more.
+_CAPTURES = threading.Lock()
+_NUM_TRIES: Final = 2
+_ENDED_BY_OTHERS: Final = "previous error during capture"
+
+# Graphs whose capture failed. The allocator of older versions of torch goes on asking them which streams are theirs.
+_ABANDONED: Final[list[Any]] = []
 
 
 class Lane:
@@ -80,21 +91,48 @@ class GraphedStep:
             self._graph.replay()
 
     def _capture(self) -> None:
+        with _CAPTURES:
+            for _ in range(_NUM_WARM_UPS):
+                self._step()
+            for _ in range(_NUM_TRIES):
+                reason = self._try_capture()
+                if reason is None or _ENDED_BY_OTHERS not in reason:
+                    break
+        self.eager_because = reason
+
+    def _try_capture(self) -> str | None:
+        """Capture the step, or return why it cannot be."""
         # Buffers that the first run makes belong to the stream that uses them, so nobody else gets their memory early.
         stream = torch.cuda.current_stream()
-        for _ in range(_NUM_WARM_UPS):
-            self._step()
-        graph = torch.cuda.CUDAGraph()
+        graph, faults = torch.cuda.CUDAGraph(), []
         try:
             # Only calls of this thread are looked at: others may use the device meanwhile.
-            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-                self._step()
+            with _no_collection(), torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+                try:
+                    self._step()
+                except Exception as error:  # the end of the capture raises one of its own then, which says nothing
+                    faults.append(error)
+                    raise
         except Exception as error:  # the code of any model, which may ask for values or make shapes of them
-            first_line = (str(error).strip().splitlines() or [""])[0]
-            self.eager_because = f"the step cannot be captured ({type(error).__name__}: {first_line})"
+            _ABANDONED.append(graph)
             torch.cuda.synchronize()
-            return
+            first, *_ = [*faults, error]
+            first_line = (str(first).strip().splitlines() or [""])[0]
+            return f"the step cannot be captured ({type(first).__name__}: {first_line})"
         self._graph = graph
+        return None
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Let Python collect no garbage: what somebody else left, a kernel say, may not be unloaded within a capture."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _new_stream() -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from structgen.decode import device_graph
 from structgen.decode.device_graph import GraphedStep, Lane
 from structgen.decode.device_reader import DeviceReader, in_one_piece, views_of
 
@@ -34,7 +36,13 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     @contextlib.contextmanager
     def graph(_graph: Graph, **options: Any) -> Iterator[None]:
         seen.append(f"capture on {options['stream']}, {options['capture_error_mode']}")
-        yield
+        assert device_graph._CAPTURES.locked()
+        assert not gc.isenabled()
+        try:
+            yield
+        except RuntimeError:
+            # As torch does: the end of a capture that was broken has an error of its own.
+            raise RuntimeError("CUDA error: operation failed due to a previous error during capture") from None
 
     fakes = {
         "device": lambda _: contextlib.nullcontext(),
@@ -72,6 +80,27 @@ def test_a_step_that_cannot_be_captured_runs_as_it_is(events: list[str]) -> None
     )
     step()
     assert events[-2:] == ["synchronize", "step"]
+
+
+def test_a_capture_that_somebody_else_ended_is_tried_again(events: list[str]) -> None:
+    """Whoever waits for the whole device in another thread ends captures; that is no fault of the step."""
+    num_ended, most_ended = 0, 1
+    capture = ["capture on the lane, thread_local", "step"]
+
+    def step() -> None:
+        nonlocal num_ended
+        events.append("step")
+        if events[-2:-1] == capture[:1] and num_ended < most_ended:
+            num_ended += 1
+            raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
+
+    assert GraphedStep(step, CUDA).eager_because is None
+    assert events == [*["step"] * 3, *capture, "synchronize", *capture]
+    most_ended, num_ended = 5, 0
+    assert "previous error during capture" in str(GraphedStep(step, CUDA).eager_because)
+    assert num_ended == 2
+    assert gc.isenabled()
+    assert not device_graph._CAPTURES.locked()
 
 
 def test_a_lane_has_a_stream_that_waits_for_what_was_started_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
