@@ -9,6 +9,7 @@ places of the trie. Leaves out what comes after a lexeme (rows.py).
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from hashlib import sha256
@@ -28,6 +29,13 @@ INFINITE = 1 << 28
 
 _DEAR_NUM_NODES = 20_000
 """Walks that find at least this many tokens are kept on disk: they take over 0.2 ms."""
+
+_MAX_RELATIVES = 8
+"""How many states of a lexeme, scanned last, a further one of it may be made from."""
+
+_SMALL_PART = 64
+_MIN_DIFFERING_NODES = 1024
+"""A state is made from another one if the two part at this many nodes, or in this part of the trie, at the most."""
 
 _MAX_SHARED_STATES = 64
 """States that reach more states than this are not compared with those of other lexemes."""
@@ -94,6 +102,10 @@ class _Residue:
     order: Ints
 
 
+_Relative = tuple[int, int, DfaScan]
+"""A state of some DFA, the bytes that it goes on with as bits, and its scan."""
+
+
 class VocabularyScans:
     """The scans of one vocabulary; shared by threads and by grammars, bounded in memory (least recently used go)."""
 
@@ -117,6 +129,7 @@ class VocabularyScans:
         self._groups: Memo[bytes, ScanGroups] = Memo(max(1, max_scans // 16))  # these are large
         self._residues: Memo[tuple[bytes, int], _Residue] = Memo(max_scans)
         self._token_costs: Memo[bytes, Ints] = Memo(max_scans)
+        self._relatives: Memo[bytes, list[_Relative]] = Memo(max(1, max_scans // 16))
 
     @cached_property
     def lane_trie(self) -> LaneTrie:
@@ -147,18 +160,38 @@ class VocabularyScans:
     def _scan(self, dfa: Dfa, state: int) -> DfaScan:
         near = _near(dfa, state)
         if near is not None:
-            return self._derived(dfa, state, near)
-        residue = self._residue(dfa, state)
-        return self._scans.get(residue.digest, lambda: self._loaded(residue) or self._computed(residue, dfa, state))
+            scan = self._derived(dfa, state, near, self.scan(dfa, near))
+            if scan is not None:
+                return scan
+        relatives = self._relatives.get(dfa.digest, list)
+        live = _live_bytes(dfa, state)
+        scan = self._related(dfa, state, live, tuple(relatives))
+        if scan is None:
+            residue = self._residue(dfa, state)
+            scan = self._scans.get(residue.digest, lambda: self._loaded(residue) or self._computed(residue, dfa, state))
+        relatives.append((state, live, scan))
+        del relatives[:-_MAX_RELATIVES]
+        return scan
+
+    def _related(self, dfa: Dfa, state: int, live: int, relatives: Sequence[_Relative]) -> DfaScan | None:
+        """Return the scan of a state by way of one that was scanned before and goes on alike, None if none does."""
+        if not relatives:
+            return None
+        other, _, known = min(relatives, key=lambda one: (live ^ one[1]).bit_count())
+        most_nodes = max(_MIN_DIFFERING_NODES, self.trie.num_nodes // _SMALL_PART)
+        return self._derived(dfa, state, other, known, most_nodes=most_nodes)
 
     def _residue(self, dfa: Dfa, state: int) -> _Residue:
         return self._residues.get((dfa.digest, state), lambda: _residue_of(dfa, state))
 
-    def _derived(self, dfa: Dfa, state: int, near: int) -> DfaScan:
-        """Return the scan of a state, made from that of a state that goes on nearly alike."""
-        known = self.scan(dfa, near)
+    def _derived(
+        self, dfa: Dfa, state: int, other: int, known: DfaScan, *, most_nodes: int | None = None
+    ) -> DfaScan | None:
+        """Return the scan of a state, made from that of another one; None if that takes a look at too many nodes."""
         row = known.row.copy()
-        changed = self._walker.differ(_uncounted(dfa), state, near, row)
+        changed = self._walker.differ(_uncounted(dfa), state, other, row, most_nodes=most_nodes)
+        if changed is None:
+            return None
         row.setflags(write=False)
         nodes, after = changed[:, 0], changed[:, 1]
         is_exit = (after >= 0) & dfa.accepting[after] & (self.trie.subtree_end[nodes] > nodes + 1)
@@ -229,6 +262,11 @@ def _is_among(some: Ints, others: Ints) -> Bools:
     others = np.sort(others)
     result: Bools = others[np.minimum(np.searchsorted(others, some), len(others) - 1)] == some
     return result
+
+
+def _live_bytes(dfa: Dfa, state: int) -> int:
+    """Return the bytes that a state goes on with, as bits."""
+    return int.from_bytes(np.packbits(dfa.delta[state] >= 0).tobytes(), "little")
 
 
 def _near(dfa: Dfa, state: int) -> int | None:
