@@ -119,8 +119,13 @@ def _freeze(table: IntArray, accepting: BoolArray, class_ticks: BoolArray, byte_
     """Spread the classes over the 256 bytes; states are minimal and numbered already."""
     # Classes may have become equal by trimming; the digest goes over those of the result.
     first, merged = column_classes(table, class_ticks)
-    byte_class = merged[byte_class]
-    table, class_ticks = np.ascontiguousarray(table[:, first]), np.ascontiguousarray(class_ticks[:, first])
+    return _spread(
+        np.ascontiguousarray(table[:, first]), accepting, np.ascontiguousarray(class_ticks[:, first]), merged[byte_class]
+    )
+
+
+def _spread(table: IntArray, accepting: BoolArray, class_ticks: BoolArray, byte_class: IntArray) -> Dfa:
+    """Do as `_freeze` where no two classes behave alike."""
     form = sha256(len(table).to_bytes(4, "little"))
     for part in (byte_class, table, accepting, class_ticks):
         form.update(part.tobytes())
@@ -136,15 +141,16 @@ def literal(text: bytes) -> Dfa:
     """Return the DFA of exactly these bytes, without counted steps."""
     # A chain is minimal and numbered as it stands. Classes: one for each byte that occurs, one for all others.
     used = set(text)
-    other = next((byte for byte in range(256) if byte not in used), 256)
-    members = sorted({*used, other} - {256})
-    byte_class = np.full(256, members.index(other) if other < 256 else 0, np.int32)
+    other = next((byte for byte in range(256) if byte not in used), None)
+    members = sorted(used if other is None else {*used, other})
+    byte_class = np.full(256, 0 if other is None else members.index(other), np.int32)
     byte_class[members] = np.arange(len(members))
     table = np.full((len(text) + 1, len(members)), DEAD, np.int32)
-    table[np.arange(len(text)), byte_class[np.frombuffer(text, np.uint8)]] = np.arange(1, len(text) + 1)
+    steps = np.arange(len(text))
+    table[steps, byte_class[np.frombuffer(text, np.uint8)]] = steps + 1
     accepting = np.zeros(len(text) + 1, np.bool_)
     accepting[-1] = True
-    return _freeze(table, accepting, np.zeros(table.shape, np.bool_), byte_class)
+    return _spread(table, accepting, np.zeros(table.shape, np.bool_), byte_class)
 
 
 def empty() -> Dfa:

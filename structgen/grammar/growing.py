@@ -15,7 +15,7 @@ from structgen.grammar.dfa import Dfa
 from structgen.grammar.ir import Choice, Expr, Grammar, LazyRules, Lexeme, Literal
 from structgen.grammar.normalise import Builder, terminal_of
 from structgen.grammar.productions import Productions, Symbols
-from structgen.grammar.terminal import Terminal, build_terminal
+from structgen.grammar.terminal import Terminal, build_terminal, build_word
 from structgen.grammar.time_limit import check_time
 
 
@@ -138,8 +138,12 @@ class _LateTerminals(Sequence[Terminal]):
         if known is None:
             if index >= len(self._exprs):
                 raise IndexError(index)
-            terminal, _ = terminal_of(self._exprs[index], self._restrict, allow_counters=True)
+            expr = self._exprs[index]
+            if isinstance(expr, Literal):  # it can be spelled, or nothing would grow
+                terminal: Terminal | None = build_word(expr.text)
+            else:
+                terminal, _ = terminal_of(expr, self._restrict, allow_counters=True)
             if terminal is None:
-                raise ValueError(f"no word is left of {self._exprs[index]}, which has to be found before")
+                raise ValueError(f"no word is left of {expr}, which has to be found before")
             known = self._made[index] = terminal
         return known

@@ -17,7 +17,7 @@ from structgen.grammar.costs import FinishingCosts
 from structgen.grammar.parser import Parser, Thread
 from structgen.grammar.scan import INFINITE, ScanGroups, VocabularyScans
 from structgen.grammar.stacks import Follow
-from structgen.grammar.terminal import Terminal
+from structgen.grammar.terminal import Terminal, Word
 from structgen.kernels import trie_walk
 from structgen.kernels.lane_walk import Exits, LaneWalker, Start
 from structgen.kernels.trie_walk import Bools, Ints
@@ -190,7 +190,12 @@ class RowBuilder:
     def _reader_of(self, terminal: int) -> int:
         reader = self._readers.get(terminal)
         if reader is None:
-            reader = self._readers[terminal] = self._walker.add_reader(self.parser.terminals[terminal].counted_dfa)
+            shape = self.parser.terminals[terminal]
+            if isinstance(shape, Word):
+                reader = self._walker.add_word(shape.text)
+            else:
+                reader = self._walker.add_reader(shape.counted_dfa)
+            self._readers[terminal] = reader
         return reader
 
     def _stack_of(self, lane: int) -> int:

@@ -1,6 +1,6 @@
 """Walk the byte trie of a vocabulary over several lexemes at once, and over what follows them inside a token.
 
-A *reader* is the DFA of a lexeme. A *lane* is a reader with what follows its words: a *gate*, at which lanes start
+A *reader* is the DFA of a lexeme, or its only word. A *lane* is a reader with what follows its words: a *gate*, at which lanes start
 side by side. Which gate follows a lane is asked of the caller when some token gets there, and kept. Knows neither
 grammar nor model. The obvious form at the end of the file is what the compiled one (_numba/lane_walk.py) is tested
 against.
@@ -100,7 +100,7 @@ class LaneWalker:
     def __init__(self, trie: LaneTrie) -> None:
         """Start without any lane."""
         self._trie = trie
-        self._kept: list[CountedDfa] = []
+        self._kept: list[CountedDfa | npt.NDArray[np.uint8]] = []
         self._first_bytes: list[int] = []
         self._first_bytes_of_gates: dict[tuple[int, ...], list[int]] = {}
         self._num_lanes = 0
@@ -109,11 +109,23 @@ class LaneWalker:
 
     def add_reader(self, dfa: CountedDfa) -> int:
         """Return the number of a new reader."""
+        return self._add_reader(dfa, *_reader_row(dfa))
+
+    def add_word(self, text: bytes) -> int:
+        """Return the number of a new reader of one word, which is not empty."""
+        from structgen.kernels._numba import lane_walk as compiled
+
+        word = np.frombuffer(text, np.uint8)
+        row = np.zeros(compiled.NUM_READER_COLUMNS, np.int64)
+        row[compiled.WORD], row[compiled.LAST] = word.ctypes.data, len(text)
+        return self._add_reader(word, row, 1 << text[0])
+
+    def _add_reader(self, kept: CountedDfa | npt.NDArray[np.uint8], row: npt.NDArray[np.int64], first_bytes: int) -> int:
         number = len(self._kept)
-        self._kept.append(dfa)  # its arrays must live as long as their addresses are known
+        self._kept.append(kept)  # its arrays must live as long as their addresses are known
         if number == len(self._tables.readers):
             self._tables = self._tables._replace(readers=_grown(self._tables.readers))
-        self._tables.readers[number], first_bytes = _reader_row(dfa)
+        self._tables.readers[number] = row
         self._first_bytes.append(first_bytes)
         return number
 
@@ -222,23 +234,11 @@ def _reader_row(dfa: CountedDfa) -> tuple[npt.NDArray[np.int64], int]:
     from structgen.kernels._numba import lane_walk as compiled
 
     row = np.zeros(compiled.NUM_READER_COLUMNS, np.int64)
-    arrays = {
-        compiled.DELTA: dfa.delta,
-        compiled.TICKS: dfa.tick_bytes,
-        compiled.ACCEPTING: dfa.accepting,
-        compiled.NEED: dfa.need,
-        compiled.MOST: dfa.most,
-    }
-    for column, item in arrays.items():
-        if not item.flags.c_contiguous or item.dtype not in (np.int32, np.bool_):
-            raise ValueError("the arrays of a reader must be contiguous, of int32 or bool")
-        row[column] = item.ctypes.data
-    accepting = np.flatnonzero(dfa.accepting)  # a state that goes on with nothing is one of these
-    last = accepting[(dfa.delta[accepting] < 0).all(axis=1)]
+    first_bytes = np.empty(4, np.int64)
+    compiled.describe_reader(dfa.delta, dfa.tick_bytes, dfa.accepting, dfa.need, dfa.most, row, first_bytes)
     row[compiled.LOW], row[compiled.HIGH] = dfa.low, dfa.high
-    row[compiled.LAST] = int(last[0]) if len(last) else -1
     row[compiled.IS_COUNTED] = int(dfa.low > 0 or dfa.high >= 0)
-    return row, int.from_bytes(np.packbits(dfa.delta[0] >= 0, bitorder="little").tobytes(), "little")
+    return row, int.from_bytes(first_bytes.tobytes(), "little")
 
 
 def _ends_in(scratch: Scratch) -> Ends:

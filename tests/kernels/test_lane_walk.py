@@ -21,10 +21,12 @@ from trie_strategies import dfas, tries
 class Lanes:
     """Readers with a gate after each, made in the walker when it asks; lane -> (reader, readers that follow)."""
 
-    def __init__(self, trie: ByteTrie, readers: list[CountedDfa], after: list[list[int]]) -> None:
-        self.trie, self.readers, self.after = trie, readers, after
+    def __init__(self, trie: ByteTrie, readers: list[CountedDfa | bytes], after: list[list[int]]) -> None:
+        self.trie, self.after = trie, after
+        self.readers = [counted_word(one) if isinstance(one, bytes) else one for one in readers]
         self.walker = LaneWalker(LaneTrie(trie))
-        self.numbers = [self.walker.add_reader(dfa) for dfa in readers]
+        add_word, add_reader = self.walker.add_word, self.walker.add_reader
+        self.numbers = [add_word(one) if isinstance(one, bytes) else add_reader(one) for one in readers]
         self.reader_of: list[int] = []
         self.gates: dict[int, tuple[int, list[int]]] = {}
 
@@ -55,10 +57,21 @@ class Lanes:
         )
 
 
+def counted_word(text: bytes) -> CountedDfa:
+    """Return the DFA of one word."""
+    delta = np.full((len(text) + 1, 256), -1, np.int32)
+    for state, byte in enumerate(text):
+        delta[state, byte] = state + 1
+    accepting = np.arange(len(text) + 1) == len(text)
+    ints = np.zeros(len(text) + 1, np.int32)
+    return CountedDfa(delta, np.zeros(delta.shape, np.bool_), accepting, ints, ints)
+
+
 @st.composite
 def lanes(draw: st.DrawFn) -> Lanes:
     """Draw a trie, up to three readers, and which of them follow each."""
-    readers = draw(st.lists(dfas(), min_size=1, max_size=3))
+    words = st.lists(st.sampled_from(b"ab"), min_size=1, max_size=3).map(bytes)
+    readers = draw(st.lists(dfas() | words, min_size=1, max_size=3))
     after = [draw(st.lists(st.integers(0, len(readers) - 1), max_size=3)) for _ in readers]
     return Lanes(draw(tries), readers, after)
 
@@ -177,7 +190,7 @@ def test_arrays_of_another_kind_are_refused() -> None:
     ints = np.zeros(1, np.int32)
     wide = CountedDfa(np.zeros((1, 256), np.int64), np.zeros((1, 256), np.bool_), np.ones(1, np.bool_), ints, ints)
 
-    with pytest.raises(ValueError, match="int32 or bool"):
+    with pytest.raises(TypeError, match="No matching definition"):
         LaneWalker(LaneTrie(ByteTrie.build([b"a"]))).add_reader(wide)
 
 

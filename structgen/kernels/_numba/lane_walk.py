@@ -15,9 +15,9 @@ from structgen.kernels._numba import array, jit, pointer_to
 
 Array = np.ndarray[Any, Any]
 
-# Columns of readers.
-DELTA, TICKS, ACCEPTING, NEED, MOST, LOW, HIGH, LAST, IS_COUNTED = range(9)
-NUM_READER_COLUMNS = 9
+# Columns of readers; WORD is the address of the only word, 0 for a reader with tables, and then LAST is its length.
+DELTA, TICKS, ACCEPTING, NEED, MOST, LOW, HIGH, LAST, IS_COUNTED, WORD = range(10)
+NUM_READER_COLUMNS = 10
 
 # Columns of gates: two of lanes, four words of 64 bits.
 FIRST_LANE, LAST_LANE, FIRST_BYTES = range(3)
@@ -67,6 +67,7 @@ class Scratch(NamedTuple):
 
 _INTS = array(types.int32)
 _OUT = types.int32[:, ::1]
+_FLAGS = array(types.boolean, 2)
 _LONGS = types.int64[::1]
 _NODES: Any = types.NamedTuple([array(types.uint8), array(types.int32, 2), _INTS, _INTS], Nodes)  # type: ignore[no-untyped-call]  # numba has no stubs
 _TABLES: Any = types.NamedTuple([types.int64[:, ::1], _OUT, types.int64[:, ::1]], Tables)  # type: ignore[no-untyped-call]  # numba has no stubs
@@ -180,9 +181,15 @@ def walk(  # noqa: C901, PLR0915  # one loop: an inner call that passes arrays o
                 continue
             for lane in range(first, last):
                 reader = lanes[lane, 0]
-                after = np.int64(_ints_at(readers[reader, DELTA])[(from_state << 8) + byte])
-                if after < 0:
-                    continue
+                word = readers[reader, WORD]
+                if word:
+                    if from_state >= readers[reader, LAST] or _bytes_at(word)[from_state] != byte:
+                        continue
+                    after = from_state + 1
+                else:
+                    after = np.int64(_ints_at(readers[reader, DELTA])[(from_state << 8) + byte])
+                    if after < 0:
+                        continue
                 count = from_count
                 low = readers[reader, LOW]
                 if readers[reader, IS_COUNTED]:
@@ -215,7 +222,11 @@ def walk(  # noqa: C901, PLR0915  # one loop: an inner call that passes arrays o
                     work[num_work, 2] = after
                     work[num_work, 3] = count
                     num_work += 1
-                if count >= low and _bytes_at(readers[reader, ACCEPTING])[after]:
+                if word:
+                    is_end = after == readers[reader, LAST]
+                else:
+                    is_end = count >= low and _bytes_at(readers[reader, ACCEPTING])[after] != 0
+                if is_end:
                     following = np.int64(lanes[lane, 1])
                     if following < 0:
                         if num_pending >= pending.shape[0]:
@@ -252,6 +263,32 @@ def leave(place_of: Array, scratch: Scratch, exits: Array, gate: int, count: int
             num_work += 1
     sizes[NUM_WORK] = num_work
     return True
+
+
+@jit(types.void(array(types.int32, 2), _FLAGS, array(types.boolean), _INTS, _INTS, _LONGS, _LONGS))
+def describe_reader(
+    delta: Array, tick_bytes: Array, accepting: Array, need: Array, most: Array, row: Array, first_bytes: Array
+) -> None:
+    """Fill the columns of a reader that its arrays say, and a bit for each byte that its words may begin with."""
+    row[DELTA] = delta.ctypes.data
+    row[TICKS] = tick_bytes.ctypes.data
+    row[ACCEPTING] = accepting.ctypes.data
+    row[NEED] = need.ctypes.data
+    row[MOST] = most.ctypes.data
+    row[LAST] = -1  # a state that goes on with nothing accepts
+    for state in range(delta.shape[0] - 1, -1, -1):
+        if accepting[state]:
+            is_last = True
+            for byte in range(256):
+                if delta[state, byte] >= 0:
+                    is_last = False
+                    break
+            if is_last:
+                row[LAST] = state
+    first_bytes[:] = 0
+    for byte in range(256):
+        if delta[0, byte] >= 0:
+            first_bytes[byte >> 6] |= np.int64(1) << np.int64(byte & 63)
 
 
 @jit(types.void(_INTS, array(types.uint8), _INTS, _INTS, _ROW, types.uint8[::1], _OUT))
