@@ -119,9 +119,8 @@ def _freeze(table: IntArray, accepting: BoolArray, class_ticks: BoolArray, byte_
     """Spread the classes over the 256 bytes; states are minimal and numbered already."""
     # Classes may have become equal by trimming; the digest goes over those of the result.
     first, merged = column_classes(table, class_ticks)
-    return _spread(
-        np.ascontiguousarray(table[:, first]), accepting, np.ascontiguousarray(class_ticks[:, first]), merged[byte_class]
-    )
+    table, class_ticks = np.ascontiguousarray(table[:, first]), np.ascontiguousarray(class_ticks[:, first])
+    return _spread(table, accepting, class_ticks, merged[byte_class])
 
 
 def _spread(table: IntArray, accepting: BoolArray, class_ticks: BoolArray, byte_class: IntArray) -> Dfa:

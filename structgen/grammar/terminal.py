@@ -138,7 +138,7 @@ class Word(Terminal):
         """Return the only step from a state, none at the end."""
         return ((state + 1, False, (self.text[state],)),) if state < len(self.text) else ()
 
-    def accepts_at(self, state: int, count: int) -> bool:  # noqa: ARG002  # as in Terminal
+    def accepts_at(self, state: int, count: int) -> bool:  # as in Terminal
         """Return whether the word ends in this state."""
         return state == len(self.text)
 

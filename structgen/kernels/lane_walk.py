@@ -1,9 +1,9 @@
 """Walk the byte trie of a vocabulary over several lexemes at once, and over what follows them inside a token.
 
-A *reader* is the DFA of a lexeme, or its only word. A *lane* is a reader with what follows its words: a *gate*, at which lanes start
-side by side. Which gate follows a lane is asked of the caller when some token gets there, and kept. Knows neither
-grammar nor model. The obvious form at the end of the file is what the compiled one (_numba/lane_walk.py) is tested
-against.
+A *reader* is the DFA of a lexeme, or its only word. A *lane* is a reader with what follows its words: a *gate*, at
+which lanes start side by side. Which gate follows a lane is asked of the caller when some token gets there, and kept.
+Knows neither grammar nor model. The obvious form at the end of the file is what the compiled one
+(_numba/lane_walk.py) is tested against.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _UNKNOWN = -1
 _FIRST_ROOM = 1024
 
+
+_Kept = CountedDfa | npt.NDArray[np.uint8]
 
 Start = tuple[int, int, int]
 """Where a walk begins at the root: (lane, state, count)."""
@@ -100,7 +102,7 @@ class LaneWalker:
     def __init__(self, trie: LaneTrie) -> None:
         """Start without any lane."""
         self._trie = trie
-        self._kept: list[CountedDfa | npt.NDArray[np.uint8]] = []
+        self._kept: list[_Kept] = []
         self._first_bytes: list[int] = []
         self._first_bytes_of_gates: dict[tuple[int, ...], list[int]] = {}
         self._num_lanes = 0
@@ -120,7 +122,7 @@ class LaneWalker:
         row[compiled.WORD], row[compiled.LAST] = word.ctypes.data, len(text)
         return self._add_reader(word, row, 1 << text[0])
 
-    def _add_reader(self, kept: CountedDfa | npt.NDArray[np.uint8], row: npt.NDArray[np.int64], first_bytes: int) -> int:
+    def _add_reader(self, kept: _Kept, row: npt.NDArray[np.int64], first_bytes: int) -> int:
         number = len(self._kept)
         self._kept.append(kept)  # its arrays must live as long as their addresses are known
         if number == len(self._tables.readers):

@@ -99,7 +99,9 @@ class TrieWalker:
         # fmt: on
         return Walk(self._stay[:num_stay].copy(), self._exits[:num_exits].copy())
 
-    def differ(self, dfa: CountedDfa, state: int, other: int, row: Ints, *, most_nodes: int | None = None) -> Ints | None:
+    def differ(
+        self, dfa: CountedDfa, state: int, other: int, row: Ints, *, most_nodes: int | None = None
+    ) -> Ints | None:
         """Turn the row of another state into that of a state, in place, looking only where the two part; counts aside.
 
         Args:

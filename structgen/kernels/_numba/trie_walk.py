@@ -111,7 +111,7 @@ def _slot_of(pairs: Array, state: Any, other: Any) -> Any:
 
 
 @jit(types.void(_TABLE, _FLAGS, _BOOLS, types.int64, types.int64, _PAIRS, _PAIRS))
-def find_partings(  # noqa: C901  # one search: an inner call that passes arrays on costs more than a step of it
+def find_partings(  # noqa: C901, PLR0915  # one search: an inner call that passes arrays on costs more than a step of it
     delta: Array, tick_bytes: Array, accepting: Array, state: int, other: int, pairs: Array, edges: Array
 ) -> None:
     """Fill the pairs of states that two states reach side by side: rows (state, other, fewest bytes until they part).
@@ -222,10 +222,10 @@ def differ(
         if level[0] < 0 and level[1] < 0:
             i = subtree_end[i]
             continue
-        if level[2] == level[3] and level[0] >= 0 and level[1] >= 0:
-            if level[0] == level[1] or pairs[_slot_of(pairs, level[0], level[1]), 2] > height[i]:
-                i = subtree_end[i]
-                continue
+        are_level = level[2] == level[3] and level[0] >= 0 and level[1] >= 0
+        if are_level and (level[0] == level[1] or pairs[_slot_of(pairs, level[0], level[1]), 2] > height[i]):
+            i = subtree_end[i]
+            continue
         num_nodes += 1
         if num_nodes > most_nodes:
             return -1
