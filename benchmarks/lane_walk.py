@@ -41,7 +41,7 @@ def main(folders: list[str]) -> None:
         parts = readers()
         numbers = [walker.add_reader(one) for one in parts]
         first = [walker.add_lane(number) for number in numbers]
-        gate = walker.add_gate(numbers)
+        gate = walker.add_gate(tuple(numbers))
         starts = [(lane, 0, 0) for lane in first]
 
         def reader(lane: int, parts: list[CountedDfa] = parts) -> tuple[CountedDfa, Callable[[], range]]:

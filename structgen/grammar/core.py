@@ -24,7 +24,7 @@ from structgen.grammar.parser import DEAD, Parser
 from structgen.grammar.rows import Cut, RowBuilder
 from structgen.grammar.scan import VocabularyScans
 from structgen.grammar.spelling import Spelling
-from structgen.kernels.trie_walk import Ints
+from structgen.kernels.trie_walk import Ints, fingerprint
 from structgen.vocabulary import Vocabulary
 
 _MAX_CUT_ROWS = 64
@@ -81,7 +81,7 @@ class AutomatonCore:
         self._rows: OrderedDict[int, Ints] = OrderedDict()
         self._stored: dict[bytes, bytes] = {}
         self._stored_worst: dict[bytes, int] = {}
-        self._distinct: dict[bytes, Ints] = {}
+        self._distinct: dict[int, Ints] = {}
         self._masks: dict[int, Ints] = {}
         self._worst: dict[int, int] = {}
         self._cut_rows: OrderedDict[tuple[int, int], Ints] = OrderedDict()
@@ -251,9 +251,13 @@ class AutomatonCore:
         if len(self._distinct) > self._max_rows:
             self._distinct.clear()
             self._masks.clear()
-        mask = self._distinct.setdefault(mask.tobytes(), mask)
-        mask.setflags(write=False)
-        return mask
+        number = fingerprint(mask)
+        known = self._distinct.setdefault(number, mask)
+        while known is not mask and not np.array_equal(known, mask):
+            number += 1  # another mask with the same fingerprint has this place
+            known = self._distinct.setdefault(number, mask)
+        known.setflags(write=False)
+        return known
 
     # ------------------------------------------------------------------ rows on disk
 

@@ -118,6 +118,13 @@ class LrTable:
         )
 
     def _expand(self, kernel: frozenset[Item]) -> LrState:
+        if len(kernel) == 1:
+            ((production, dot),) = kernel
+            body = self.bodies[production]
+            if dot < len(body) and body[dot] >= 0:  # one terminal comes: most states of a long rule are so
+                return LrState(
+                    {body[dot]: self.intern(frozenset(((production, dot + 1),)))}, {}, (), is_accepting=False
+                )
         reduces = []
         waiting = []
         for production, dot in kernel:

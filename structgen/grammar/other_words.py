@@ -52,22 +52,34 @@ def json_string_except(words: tuple[str, ...]) -> Dfa:
         targets.append(np.array([state_of[node] for _, node in pairs], dtype=np.int32))
         first += len(pieces[-1].kinds)
     check_size(first, MAX_STATES)
-    sizes = [len(piece.kinds) for piece in pieces]
     rows, byte_of, steps = _changes(pieces, targets, state_of)
-    kinds = np.concatenate([np.arange(everything.num_states), *(piece.kinds for piece in pieces)])
-    delta = np.concatenate([everything.delta[:1], everything.delta[kinds]])
-    delta += delta != DEAD
+    kinds = np.concatenate([_own_kinds(), *(piece.kinds for piece in pieces)])
+    delta = np.take(_delta_one_on(), kinds, axis=0)
     delta[rows, byte_of] = steps
     ends = [state for state, is_word in zip(state_of, ends_word, strict=True) if is_word]
     delta[ends, QUOTE] = DEAD
     delta[0, QUOTE] = state_of[root]
-    ticks = np.concatenate([everything.tick_bytes[:1], everything.tick_bytes[kinds]])
+    ticks = np.take(everything.tick_bytes, kinds, axis=0)
     ticks[ends, QUOTE] = False
-    accepting = np.concatenate([[False], everything.accepting, np.zeros(sum(sizes), np.bool_)])
+    accepting = np.zeros(first, np.bool_)
+    accepting[1 : 1 + everything.num_states] = everything.accepting
     for array in (delta, accepting, ticks):
         array.flags.writeable = False
     digest = sha256(b"strings but for" + everything.digest + repr(ordered).encode()).digest()
     return Dfa(delta, accepting, ticks, digest)
+
+
+@lru_cache(maxsize=1)
+def _own_kinds() -> IntArray:
+    """Return, for state 0 and for the states of the DFA of all strings, which of these they are."""
+    return np.concatenate([[0], np.arange(encode_json_string(CharDfa.any_text()).num_states)]).astype(np.int32)
+
+
+@lru_cache(maxsize=1)
+def _delta_one_on() -> IntArray:
+    """Return the steps of the DFA of all strings, its states numbered one on."""
+    delta = encode_json_string(CharDfa.any_text()).delta
+    return np.where(delta == DEAD, DEAD, delta + 1).astype(np.int32)
 
 
 class _Piece(NamedTuple):

@@ -182,7 +182,10 @@ class RowBuilder:
         gate = self._gates.get(stack)
         if gate is None:
             follow = self.parser.follow(stack)
-            gate = self._walker.add_gate([self._reader_of(terminal) for terminal in follow.terminals])
+            readers = self._readers
+            gate = self._walker.add_gate(
+                tuple([readers[one] if one in readers else self._reader_of(one) for one in follow.terminals])
+            )
             self._gates[stack] = gate
             self._sources += [(terminal, follow) for terminal in follow.terminals]
         return gate

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from structgen.errors import LimitError
-from structgen.grammar.lr import LrTable
+from structgen.grammar.lr import LrState, LrTable
 from structgen.grammar.productions import Productions
 
 Entry = tuple[int, int]
@@ -168,11 +168,15 @@ class StackSets:
         """Return what may come once a stack set's terminal is complete."""
         known = self._follows.get(stack)
         if known is None:
-            tops = dict.fromkeys(self.stacks[stack])
+            entries = self.stacks[stack]
+            if len(entries) == 1 and not self._state_of(entries[0]).reduces:
+                known = self._follows[stack] = self.follow_of(entries)
+                return known
+            tops = dict.fromkeys(entries)
             todo = list(tops)
             while todo:
                 top = todo.pop()
-                reduces = self.table.state(self.frames[top[0]][0]).reduces
+                reduces = self._state_of(top).reduces
                 if reduces:
                     for entry in self._reduced(top, reduces):
                         if entry not in tops:
@@ -180,6 +184,10 @@ class StackSets:
                             todo.append(entry)
             known = self._follows[stack] = self.follow_of(tops)
         return known
+
+    def _state_of(self, entry: Entry) -> LrState:
+        number = self.frames[entry[0]][0]
+        return self.table.states[number] or self.table.state(number)
 
     def shift(self, follow: Follow, terminal: int) -> int:
         """Return the stack set under a terminal that may come."""
@@ -211,7 +219,7 @@ class StackSets:
         waiting = []
         accepting = False
         for entry in tops:
-            state = self.table.state(self.frames[entry[0]][0])
+            state = self._state_of(entry)
             accepting = accepting or state.is_accepting
             if state.shifts:
                 waiting.append((state.shifts, entry))

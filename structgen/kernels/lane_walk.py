@@ -104,7 +104,7 @@ class LaneWalker:
         self._trie = trie
         self._kept: list[_Kept] = []
         self._first_bytes: list[int] = []
-        self._first_bytes_of_gates: dict[tuple[int, ...], list[int]] = {}
+        self._first_bytes_of_gates: dict[tuple[int, ...], npt.NDArray[np.int64]] = {}
         self._num_lanes = 0
         self._num_gates = 0
         self._tables = _new_tables()
@@ -135,30 +135,35 @@ class LaneWalker:
         """Return the number of a new lane, which no gate starts."""
         return self._add_lanes([reader])
 
-    def add_gate(self, readers: Sequence[int]) -> int:
+    def add_gate(self, readers: tuple[int, ...]) -> int:
         """Return the number of a new gate; the next lanes start there, one a reader."""
         first = self._add_lanes(readers)
         gate = self._num_gates
         self._num_gates += 1
         if gate == len(self._tables.gates):
             self._tables = self._tables._replace(gates=_grown(self._tables.gates))
-        starts = tuple(readers)
-        first_bytes = self._first_bytes_of_gates.get(starts)
-        if first_bytes is None:
-            together = reduce(or_, [self._first_bytes[reader] for reader in readers], 0)
-            first_bytes = np.frombuffer(together.to_bytes(32, "little"), np.int64).tolist()
-            self._first_bytes_of_gates[starts] = first_bytes
-        self._tables.gates[gate] = [first, first + len(readers), *first_bytes]
+        row = self._tables.gates[gate]
+        row[0], row[1] = first, first + len(readers)
+        row[2:] = self._first_bytes_of(readers)
         return gate
+
+    def _first_bytes_of(self, readers: tuple[int, ...]) -> npt.NDArray[np.int64]:
+        known = self._first_bytes_of_gates.get(readers)
+        if known is None:
+            together = reduce(or_, [self._first_bytes[reader] for reader in readers], 0)
+            known = self._first_bytes_of_gates[readers] = np.frombuffer(together.to_bytes(32, "little"), np.int64)
+        return known
 
     def _add_lanes(self, readers: Sequence[int]) -> int:
         first = self._num_lanes
         self._num_lanes += len(readers)
         while self._num_lanes > len(self._tables.lanes):
             self._tables = self._tables._replace(lanes=_grown(self._tables.lanes))
-        rows = self._tables.lanes[first : self._num_lanes]
-        rows[:, 0] = readers
-        rows[:, 1] = _UNKNOWN
+        # What follows a new lane is not known, as the table says from the start.
+        if len(readers) == 1:
+            self._tables.lanes[first, 0] = readers[0]
+        else:
+            self._tables.lanes[first : self._num_lanes, 0] = readers
         return first
 
     def walk(self, mask: Ints, starts: Sequence[Start], exits: Sequence[Exits], follow: Callable[[int], int]) -> None:
@@ -255,7 +260,7 @@ def _new_tables() -> Tables:
 
     return compiled.Tables(
         np.zeros((16, compiled.NUM_READER_COLUMNS), np.int64),
-        np.zeros((64, 2), np.int32),
+        np.full((64, 2), _UNKNOWN, np.int32),
         np.zeros((16, compiled.NUM_GATE_COLUMNS), np.int64),
     )
 
@@ -279,7 +284,7 @@ def _new_scratch(room: int) -> Scratch:
 
 
 def _grown(table: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-    return np.concatenate([table, np.zeros_like(table)])
+    return np.concatenate([table, np.full_like(table, _UNKNOWN)])
 
 
 # ---------------------------------------------------------------------------------- obvious form, for the tests

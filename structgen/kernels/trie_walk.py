@@ -167,6 +167,14 @@ def set_tokens_(mask: Ints, nodes: Ints, trie: ByteTrie) -> None:
     compiled.set_tokens(mask, nodes, trie.token_start, trie.token_ids)
 
 
+def fingerprint(mask: Ints) -> int:
+    """Return a number that is the same for equal masks, and hardly ever for two that differ."""
+    from structgen.kernels._numba import trie_walk as compiled
+
+    result: int = compiled.fingerprint(mask)
+    return result
+
+
 def set_groups_(mask: Ints, nodes: Ints, group_start: Ints, chosen: Bools, trie: ByteTrie) -> None:
     """Set, in place, the bits of all tokens that end at the nodes of the chosen groups; see set_tokens_."""
     from structgen.kernels._numba import trie_walk as compiled

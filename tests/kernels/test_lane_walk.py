@@ -39,7 +39,7 @@ class Lanes:
         """Return the gate after a lane: a new one for each lane, so that walks must not mix them up."""
         if lane not in self.gates:
             following = self.after[self.reader_of[lane]]
-            gate = self.walker.add_gate([self.numbers[reader] for reader in following])
+            gate = self.walker.add_gate(tuple(self.numbers[reader] for reader in following))
             first = len(self.reader_of)
             self.reader_of += following
             self.gates[lane] = gate, list(range(first, first + len(following)))
@@ -175,7 +175,7 @@ def test_a_word_that_may_follow_itself_for_ever_ends_the_search() -> None:
     def gate(lane: int) -> int:
         reader = drawn.reader_of[lane]
         if reader not in gates:
-            gates[reader] = drawn.walker.add_gate([0, 1])
+            gates[reader] = drawn.walker.add_gate((0, 1))
             drawn.reader_of += [0, 1]
         return gates[reader]
 
@@ -210,7 +210,7 @@ def test_walkers_of_several_threads_do_not_share_scratch_memory() -> None:
             readers.append(walker.add_reader(one))
         lane = walker.add_lane(readers[0])
 
-        following = iter([[readers[1]], []])
+        following = iter([(readers[1],), ()])
 
         def follow(asked: int) -> int:
             if asked == lane:

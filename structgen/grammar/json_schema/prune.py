@@ -39,7 +39,10 @@ def is_whole(rules: Mapping[str, ir.Expr], productive: set[str]) -> bool:
             if isinstance(part, ir.Reference):
                 if part.name not in productive and part.name not in rules:
                     return False
-            elif part == ir.NOTHING or (isinstance(part, ir.Lexeme) and part.dfa.is_empty):
+            elif isinstance(part, ir.Choice):
+                if not part.options:
+                    return False
+            elif isinstance(part, ir.Lexeme) and part.dfa.is_empty:
                 return False
     return True
 

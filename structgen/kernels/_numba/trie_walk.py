@@ -278,6 +278,19 @@ def set_groups(
                     mask[token >> 5] |= np.int32(1) << np.int32(token & 31)
 
 
+@jit(types.int64(_INTS))
+def fingerprint(mask: Array) -> Any:
+    """Return a number that is the same for equal masks, and hardly ever for two that differ."""
+    sums = np.zeros(4, np.uint64)
+    for k in range(mask.shape[0]):
+        sums[k & 3] = (sums[k & 3] ^ np.uint64(np.uint32(mask[k]))) * np.uint64(0x9E3779B97F4A7C15)
+        sums[k & 3] ^= sums[k & 3] >> np.uint64(29)
+    total = np.uint64(0)
+    for one in sums:
+        total = (total ^ one) * np.uint64(0xC2B2AE3D27D4EB4F)
+    return np.int64(total >> np.uint64(1))
+
+
 @jit(types.void(types.int32[::1], _INTS, _INTS, _INTS))
 def set_tokens(
     mask: Array,
