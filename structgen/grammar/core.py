@@ -24,7 +24,7 @@ from structgen.grammar.parser import DEAD, Parser
 from structgen.grammar.rows import Cut, RowBuilder
 from structgen.grammar.scan import VocabularyScans
 from structgen.grammar.spelling import Spelling
-from structgen.kernels.trie_walk import Ints, fingerprint
+from structgen.kernels.trie_walk import Ints, are_equal, fingerprint
 from structgen.vocabulary import Vocabulary
 
 _MAX_CUT_ROWS = 64
@@ -253,7 +253,7 @@ class AutomatonCore:
             self._masks.clear()
         number = fingerprint(mask)
         known = self._distinct.setdefault(number, mask)
-        while known is not mask and not np.array_equal(known, mask):
+        while known is not mask and not are_equal(known, mask):
             number += 1  # another mask with the same fingerprint has this place
             known = self._distinct.setdefault(number, mask)
         known.setflags(write=False)

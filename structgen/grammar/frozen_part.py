@@ -240,7 +240,7 @@ class _Exploration:
         if configuration in self.steps:
             return True
         threads, _ = self._parser.configurations[configuration]
-        if any(self._parser.near_deep(stack) for *_, stack in threads):
+        if self._parser.any_near_deep(stack for *_, stack in threads):
             return False
         if len(self.steps) % 256 == 0:
             watch.deadline.check("its states")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import is_
 
 from structgen.errors import LimitError
 from structgen.grammar.productions import Productions
@@ -172,13 +173,19 @@ class Parser(StackSets):
         if known is None:
             threads, accepting = self.configurations[configuration]
             moved = []
-            for terminal, state, count, stack in threads:
+            for thread in threads:
+                terminal, state, count, stack = thread
                 shape = self.terminals[terminal]
                 if shape.is_counted:
                     bounds = (shape.min_length, shape.max_length)
                     count = representative(count, bounds, self._window_of(terminal), keep_low=keep_costs)
-                moved.append((terminal, state, count, self._saturate_stack(stack, view)))
-            known = view.configurations[configuration] = self.intern_threads(moved, is_accepting=accepting)
+                below = view.stacks.get(stack)
+                if below is None:
+                    below = self._saturate_stack(stack, view)
+                moved.append(thread if below == stack and count == thread[2] else (terminal, state, count, below))
+            is_same = all(map(is_, moved, threads))
+            known = configuration if is_same else self.intern_threads(moved, is_accepting=accepting)
+            view.configurations[configuration] = known
         return known
 
     def _window_of(self, terminal: int) -> int:
@@ -201,6 +208,11 @@ class Parser(StackSets):
             missing = [below for _, below in self.stacks[top] if below not in view.stacks]
             if missing:
                 todo.extend(missing)
+                continue
+            repeats, saturated = self.frame_repeat, view.stacks
+            if all(repeats[frame] is None and saturated[below] == below for frame, below in self.stacks[top]):
+                view.stacks[top] = top
+                todo.pop()
                 continue
             below_of: dict[int, list[int]] = {}
             for frame, below in self.stacks[top]:

@@ -134,8 +134,7 @@ class RowBuilder:
 
     def may_get_deep(self, configuration: int) -> bool:
         """Return whether a token may lead to a stack nested beyond the limit, whose row hangs on costs."""
-        near_deep = self.parser.near_deep
-        return any(near_deep(stack) for *_, stack in self.parser.configurations[configuration][0])
+        return self.parser.any_near_deep([thread[3] for thread in self.parser.configurations[configuration][0]])
 
     # ------------------------------------------------------------------ where a walk begins
 

@@ -107,9 +107,10 @@ class StackSets:
         """Return whether a stack set is nested beyond the limit."""
         return self._stack_depth[stack] > self.max_depth
 
-    def near_deep(self, stack: int) -> bool:
-        """Return whether one token may lead from a stack set to a deep one: each byte adds a frame at the most."""
-        return self._stack_depth[stack] + self.window > self.max_depth
+    def any_near_deep(self, stacks: Iterable[int]) -> bool:
+        """Return whether one token may lead from some stack set to a deep one: each byte adds a frame at the most."""
+        depth, most = self._stack_depth, self.max_depth - self.window
+        return any(depth[stack] > most for stack in stacks)
 
     def union(self, sets: Iterable[int]) -> int:
         """Return the union of stack sets."""

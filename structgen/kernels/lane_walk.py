@@ -8,8 +8,7 @@ Knows neither grammar nor model. The obvious form at the end of the file is what
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import or_
@@ -83,16 +82,16 @@ class LaneTrie:
         self.nodes: Nodes = compiled.Nodes(byte, about, trie.token_start, trie.token_ids)
         self._free: list[Scratch] = []
 
-    @contextlib.contextmanager
-    def scratch(self, least_room: int) -> Iterator[Scratch]:
-        """Lend scratch memory of at least some size."""
+    def borrow(self, least_room: int) -> Scratch:
+        """Return scratch memory of at least some size, for this thread until it is given back."""
         try:
             scratch = self._free.pop()
         except IndexError:  # to look first would leave time for another thread to take the last one
             scratch = _new_scratch(_FIRST_ROOM)
-        if len(scratch.work) < least_room:
-            scratch = _new_scratch(least_room)
-        yield scratch
+        return scratch if len(scratch.work) >= least_room else _new_scratch(least_room)
+
+    def give_back(self, scratch: Scratch) -> None:
+        """Take scratch memory for other walks."""
         self._free.append(scratch)
 
 
@@ -197,9 +196,12 @@ class LaneWalker:
     ) -> Ends | None:
         room = 1 + len(starts)
         while True:
-            with self._trie.scratch(room) as scratch:
-                if self._has_run(scratch, mask, starts, exits, follow, wants_ends=wants_ends):
-                    return _ends_in(scratch) if wants_ends else None
+            scratch = self._trie.borrow(room)  # a walk that fails keeps it
+            has_run = self._has_run(scratch, mask, starts, exits, follow, wants_ends=wants_ends)
+            found = _ends_in(scratch) if has_run and wants_ends else None
+            self._trie.give_back(scratch)
+            if has_run:
+                return found
             room = 4 * len(scratch.work)
 
     def _has_run(
@@ -219,8 +221,8 @@ class LaneWalker:
         scratch.seen.fill(-1)
         if wants_ends:
             scratch.end_keys.fill(-1)
-        for number, (lane, state, count) in enumerate(starts):
-            scratch.work[number] = lane, 0, state, count
+        if starts:
+            scratch.work[: len(starts)] = [(lane, 0, state, count) for lane, state, count in starts]
         scratch.sizes[compiled.NUM_WORK] = len(starts)
         for one in exits:
             if not compiled.leave(self._trie.place_of, scratch, one.nodes, one.gate, one.count, one.low, one.high):

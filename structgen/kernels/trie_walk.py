@@ -175,6 +175,14 @@ def fingerprint(mask: Ints) -> int:
     return result
 
 
+def are_equal(mask: Ints, other: Ints) -> bool:
+    """Return whether two masks of one length are equal."""
+    from structgen.kernels._numba import trie_walk as compiled
+
+    result: bool = compiled.are_equal(mask, other)
+    return result
+
+
 def set_groups_(mask: Ints, nodes: Ints, group_start: Ints, chosen: Bools, trie: ByteTrie) -> None:
     """Set, in place, the bits of all tokens that end at the nodes of the chosen groups; see set_tokens_."""
     from structgen.kernels._numba import trie_walk as compiled

@@ -10,16 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import structgen as sg
 from oracle.strategies import class_star
 from structgen.array_store import ArrayStore
+from structgen.grammar import core, lexemes, other_words
 from structgen.grammar import dfa as dfas
-from structgen.grammar import lexemes, other_words
 from structgen.grammar import scan as scan_module
 from structgen.grammar import spelling as spelling_module
 from structgen.grammar.dfa import Dfa
 from structgen.grammar.scan import DfaScan, ScanGroups, VocabularyScans
 from structgen.grammar.spelling import Spelling
-from structgen.kernels.trie_walk import CountedDfa, TrieWalker, set_tokens_
+from structgen.kernels.trie_walk import CountedDfa, TrieWalker, Walk, set_tokens_
 from structgen.vocabulary import Vocabulary
 
 
@@ -177,3 +178,45 @@ def test_a_scan_can_be_made_from_that_of_any_state() -> None:
             assert made.exits.flags.c_contiguous
             num_own += len(made.exits) > 1 and not len(scans.scan(dfa, near).exits)
     assert num_own
+
+
+def test_states_of_a_counted_pattern_are_made_from_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scans of 1 to 30 letters equal walks of their own, and after the first few nothing is walked as a whole."""
+    texts = [letter * length for letter in (b"a", b"ab", b"b") for length in range(1, 9)]
+    vocabulary = Vocabulary.from_bytes([*dict.fromkeys(texts), b""], stop_ids=[len(dict.fromkeys(texts))])
+    size = 31
+    delta = np.full((size, 256), -1, np.int32)
+    delta[np.arange(size - 1)[:, None], np.frombuffer(b"ab", np.uint8)] = np.arange(1, size)[:, None]
+    dfa = Dfa.build(delta, np.arange(size) > 0)
+    walked: list[int] = []
+    walk = VocabularyScans._walk
+
+    def noted(self: VocabularyScans, dfa: Dfa, state: int) -> Walk:
+        walked.append(state)
+        return walk(self, dfa, state)
+
+    monkeypatch.setattr(VocabularyScans, "_walk", noted)
+    scans = VocabularyScans(vocabulary)
+    for state in range(size):
+        alone = VocabularyScans(vocabulary)
+        found, expected = scans.scan(dfa, state), alone._computed(alone._residue(dfa, state), dfa, state)
+
+        assert np.array_equal(found.row, expected.row)
+        assert sorted(found.exits.tolist()) == sorted(expected.exits.tolist())
+    assert len(walked) == size + 1  # one for each that was expected, and the first
+
+
+def test_masks_with_one_fingerprint_stay_apart(vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are shared by what they hold: a fingerprint that many have costs time only."""
+    schema = sg.Regex("(ab|b(b|a))+")
+    expected = sg.compile(schema, vocabulary, cache=None).start()
+    monkeypatch.setattr(core, "fingerprint", lambda _: 7)
+    state = sg.compile(schema, vocabulary, cache=None).start()
+    for token_id in (2, 1, 7, 3):
+        assert np.array_equal(state.mask(), expected.mask())
+        if state.allows(token_id):
+            state.advance(token_id)
+            expected.advance(token_id)
+    assert (
+        len({state.mask().tobytes() for state in [expected, sg.compile(schema, vocabulary, cache=None).start()]}) == 2
+    )

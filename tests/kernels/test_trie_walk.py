@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from structgen.kernels.trie_walk import (
     CountedDfa,
     TrieWalker,
+    are_equal,
+    fingerprint,
     length_costs,
     reach,
     reference_length_costs,
@@ -62,6 +64,64 @@ def test_the_row_of_a_state_from_that_of_any_other(trie, dfa):
                 if after >= 0 and dfa.accepting[after] and trie.subtree_end[node] > node + 1:
                     exits.append([node, ticks])
             assert sorted(exits) == walk.exits.tolist()
+
+
+@given(tries, st.integers(1, 6), st.integers(0, 6), st.integers(0, 40))
+def test_states_that_part_late_are_compared_only_where_they_may(trie, length, ahead, most_nodes):
+    """Of a counted run, states far from its end differ nowhere, those near it below long tokens; or None is said."""
+    size = length + 1
+    delta = np.full((size, 256), -1, np.int32)
+    for state in range(length):
+        delta[state, list(b"ab")] = state + 1
+    accepting = np.arange(size) > 0
+    nothing = np.zeros(size, np.int32)
+    dfa = CountedDfa(delta, delta >= 0, accepting, nothing, nothing)
+    walker = TrieWalker(trie)
+    one, other = 0, min(ahead, length)
+    walk, known = (reference_walk(trie, dfa, state, 0, walker.whole) for state in (one, other))
+    row, expected = np.zeros(1, np.int32), np.zeros(1, np.int32)
+    set_tokens_(row, np.ascontiguousarray(known.stay[:, 0]), trie)
+    set_tokens_(expected, np.ascontiguousarray(walk.stay[:, 0]), trie)
+
+    changed = walker.differ(dfa, one, other, row, most_nodes=most_nodes)
+
+    if changed is None:
+        assert trie.num_nodes > most_nodes
+    else:
+        assert np.array_equal(row, expected)
+        exits = [one for one in known.exits.tolist() if one[0] not in set(changed[:, 0].tolist())]
+        ends = [[node, ticks] for node, after, ticks in changed.tolist() if after >= 0 and accepting[after]]
+        ends = [end for end in ends if trie.subtree_end[end[0]] > end[0] + 1]
+        assert sorted(exits + ends) == walk.exits.tolist()
+
+
+def test_a_look_at_few_nodes_is_enough_for_states_that_part_late() -> None:
+    """Of 2,000 tokens none is as long as what is left of a run, so that no node tells two of its states apart."""
+    trie = ByteTrie.build([format(number, "b").encode() for number in range(2_000)])
+    delta = np.full((40, 256), -1, np.int32)
+    for state in range(39):
+        delta[state, list(b"01")] = state + 1
+    nothing = np.zeros(40, np.int32)
+    dfa = CountedDfa(delta, delta >= 0, np.arange(40) > 0, nothing, nothing)
+    row = np.zeros(63, np.int32)
+
+    changed = TrieWalker(trie).differ(dfa, 3, 11, row, most_nodes=0)
+
+    assert changed is not None
+    assert not len(changed)
+
+
+@given(st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=9), st.data())
+def test_fingerprints_tell_masks_apart(words, data):
+    """Equal masks have one fingerprint, a mask with any other bit has another one; equality is looked at as a whole."""
+    mask = np.array(words, np.int32)
+    other = mask.copy()
+    other[data.draw(st.integers(0, len(words) - 1))] ^= np.int32(1) << np.int32(data.draw(st.integers(0, 31)))
+
+    assert fingerprint(mask) == fingerprint(mask.copy()) >= 0
+    assert fingerprint(mask) != fingerprint(other)
+    assert are_equal(mask, mask.copy())
+    assert not are_equal(mask, other)
 
 
 @given(dfas(), st.integers(1, 5))

@@ -281,14 +281,30 @@ def set_groups(
 @jit(types.int64(_INTS))
 def fingerprint(mask: Array) -> Any:
     """Return a number that is the same for equal masks, and hardly ever for two that differ."""
-    sums = np.zeros(4, np.uint64)
-    for k in range(mask.shape[0]):
-        sums[k & 3] = (sums[k & 3] ^ np.uint64(np.uint32(mask[k]))) * np.uint64(0x9E3779B97F4A7C15)
-        sums[k & 3] ^= sums[k & 3] >> np.uint64(29)
-    total = np.uint64(0)
-    for one in sums:
-        total = (total ^ one) * np.uint64(0xC2B2AE3D27D4EB4F)
+    factor = np.uint64(0x9E3779B97F4A7C15)
+    a = b = c = d = factor
+    size = mask.shape[0]
+    # Four sums side by side, so that none waits for another's product.
+    for k in range(0, size - 3, 4):
+        a = (a ^ np.uint64(np.uint32(mask[k]))) * factor
+        b = (b ^ np.uint64(np.uint32(mask[k + 1]))) * factor
+        c = (c ^ np.uint64(np.uint32(mask[k + 2]))) * factor
+        d = (d ^ np.uint64(np.uint32(mask[k + 3]))) * factor
+    for k in range(size - size % 4, size):
+        a = (a ^ np.uint64(np.uint32(mask[k]))) * factor
+    total = factor
+    for one in (a, b, c, d):
+        total = (total ^ one ^ (one >> np.uint64(32))) * factor
     return np.int64(total >> np.uint64(1))
+
+
+@jit(types.boolean(_INTS, _INTS))
+def are_equal(mask: Array, other: Array) -> Any:
+    """Return whether two masks of one length are equal."""
+    parted = np.int32(0)
+    for k in range(mask.shape[0]):
+        parted |= mask[k] ^ other[k]
+    return parted == 0
 
 
 @jit(types.void(types.int32[::1], _INTS, _INTS, _INTS))
