@@ -2,13 +2,15 @@
 
     python benchmarks/gpu_machines.py TOKENIZER_FOLDER MACHINES
 
-writes the machines of a few closed schemas for a tokenizer, with the forced run of each state. It needs all of
-structgen; whoever reads them needs numpy and `structgen.frozen_machine` only.
+writes the machines of a few closed schemas for a tokenizer, with the forced run of each state, and the bytes of the
+tokens. It needs all of structgen; whoever reads them needs numpy, and of structgen nothing that reads declarations.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from structgen.decode.device_loop import MOST_DRAFTED
 from structgen.frozen_machine import MAX_LISTED_TOKENS, FrozenMachine
+from structgen.grammar.frozen_automaton import FrozenAutomaton
+from structgen.vocabulary import Vocabulary
 
-NUM_DRAFTED = 4
+NUM_DRAFTED = MOST_DRAFTED
 _TEXT, _DATE, _COUNT = {"type": "string"}, {"type": "string", "format": "date"}, {"type": "integer", "minimum": 0}
 _SCHEMAS: dict[str, dict[str, Any]] = {
     "person": {"name": _TEXT, "age": _COUNT, "email": _TEXT, "born": _DATE},
@@ -40,17 +45,22 @@ _RUN = 4
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A machine and what is drafted in its states.
+    """A machine that is walked, and what is drafted in its states.
 
     Attributes:
         name: where it comes from.
-        machine: the machine.
+        automaton: the machine, with the vocabulary.
         drafts: (S, NUM_DRAFTED) int32, -1 from where there is no more.
     """
 
     name: str
-    machine: FrozenMachine
+    automaton: FrozenAutomaton
     drafts: npt.NDArray[np.int32]
+
+    @property
+    def machine(self) -> FrozenMachine:
+        """The tables."""
+        return self.automaton.machine
 
 
 def made_up(num_tokens: int, *, seed: int = 0) -> Prepared:
@@ -88,7 +98,7 @@ def made_up(num_tokens: int, *, seed: int = 0) -> Prepared:
                 break
             drafts[state, place] = first_token[legal[0]]
             here = int(next_state[here, legal[0]])
-    return Prepared(f"made up, {num_tokens} tokens", _machine(token_class, next_state), drafts)
+    return Prepared(f"made up, {num_tokens} tokens", _automaton(token_class, next_state), drafts)
 
 
 def everything(num_tokens: int) -> Prepared:
@@ -96,16 +106,49 @@ def everything(num_tokens: int) -> Prepared:
     token_class = np.full(num_tokens, 2, np.uint16)
     next_state = np.full((2, 3), -1, np.int32)
     next_state[0, 2] = 0
-    return Prepared("everything", _machine(token_class, next_state), np.full((2, NUM_DRAFTED), -1, np.int32))
+    return Prepared("everything", _automaton(token_class, next_state), np.full((2, NUM_DRAFTED), -1, np.int32))
+
+
+def write(folder: Path, prepared: Sequence[Prepared]) -> None:
+    """Write machines of one vocabulary."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for one in prepared:
+        one.machine.save(folder / f"{one.name}.machine")
+        np.save(folder / f"{one.name}.drafts.npy", one.drafts)
+    vocabulary = prepared[0].automaton.vocabulary
+    tokens = vocabulary.table.tokens
+    np.savez(
+        folder / "vocabulary.npz",
+        text=np.frombuffer(b"".join(tokens), np.uint8),
+        end=np.cumsum([len(token) for token in tokens]),
+        special_ids=sorted(vocabulary.table.special_ids),
+        stop_ids=vocabulary.stop_ids,
+    )
 
 
 def read(folder: Path) -> list[Prepared]:
     """Read what was prepared, none if there is no such folder."""
-    found = []
-    for path in sorted(folder.glob("*.machine")):
-        drafts = np.load(folder / f"{path.stem}.drafts.npy")
-        found.append(Prepared(path.stem, FrozenMachine.load(path), drafts))
-    return found
+    paths = sorted(folder.glob("*.machine"))
+    if not paths:
+        return []
+    stored = np.load(folder / "vocabulary.npz")
+    text, ends = stored["text"].tobytes(), stored["end"].tolist()
+    tokens = [text[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    special_ids, stop_ids = (stored[name].astype(int).tolist() for name in ("special_ids", "stop_ids"))
+    vocabulary = Vocabulary.from_bytes(tokens, special_ids=special_ids, stop_ids=stop_ids)
+    return [
+        Prepared(
+            path.stem, FrozenAutomaton(FrozenMachine.load(path), vocabulary), np.load(path.with_suffix(".drafts.npy"))
+        )
+        for path in paths
+    ]
+
+
+@functools.cache
+def words(num_tokens: int) -> Vocabulary:
+    """Return a vocabulary of different words of five letters."""
+    letters = np.arange(num_tokens)[:, None] // 26 ** np.arange(5) % 26 + ord("a")
+    return Vocabulary.from_bytes([word.tobytes() for word in letters.astype(np.uint8)])
 
 
 def _classes_of_one(token_class: npt.NDArray[np.uint16], num_classes: int) -> npt.NDArray[np.int64]:
@@ -113,8 +156,9 @@ def _classes_of_one(token_class: npt.NDArray[np.uint16], num_classes: int) -> np
     return np.flatnonzero(sizes == 1)
 
 
-def _machine(token_class: npt.NDArray[np.uint16], next_state: npt.NDArray[np.int32]) -> FrozenMachine:
-    """Return a machine in which a step is never the last one."""
+def _automaton(token_class: npt.NDArray[np.uint16], next_state: npt.NDArray[np.int32]) -> FrozenAutomaton:
+    """Return a machine in which a step is never the last one, over made-up words."""
+    vocabulary = words(len(token_class))
     num_states = len(next_state)
     legal, mask_row = np.unique(next_state >= 0, axis=0, return_inverse=True)
     bits = legal[:, token_class].astype(np.uint8)
@@ -125,9 +169,9 @@ def _machine(token_class: npt.NDArray[np.uint16], next_state: npt.NDArray[np.int
     lists = [one if len(one) <= MAX_LISTED_TOKENS else one[:0] for one in lists]
     cost = np.ones(num_states, np.int32)
     cost[-1] = 0
-    return FrozenMachine(
+    machine = FrozenMachine(
         start=0,
-        vocabulary_digest="00" * 32,
+        vocabulary_digest=vocabulary.digest,
         token_class=token_class,
         next_state=next_state,
         mask_row=mask_row.reshape(-1).astype(np.int32),
@@ -146,6 +190,7 @@ def _machine(token_class: npt.NDArray[np.uint16], next_state: npt.NDArray[np.int
         place_text=np.frombuffer(b"made up", np.uint8),
         stop_ids=np.empty(0, np.int32),
     )
+    return FrozenAutomaton(machine, vocabulary)
 
 
 def main() -> None:
@@ -154,13 +199,11 @@ def main() -> None:
 
     import structgen as sg
     from structgen.decode.device_drafts import forced_runs
-    from structgen.grammar.frozen_automaton import FrozenAutomaton
 
     if len(sys.argv) != 3:
         sys.exit(__doc__)
-    source, folder = sys.argv[1], Path(sys.argv[2])
-    folder.mkdir(parents=True, exist_ok=True)
-    vocabulary = sg.Vocabulary.from_tokenizer(AutoTokenizer.from_pretrained(source, local_files_only=True))
+    vocabulary = Vocabulary.from_tokenizer(AutoTokenizer.from_pretrained(sys.argv[1], local_files_only=True))
+    prepared = []
     for name, properties in _SCHEMAS.items():
         schema = {
             "type": "object",
@@ -174,9 +217,9 @@ def main() -> None:
         if machine is None:
             continue  # freeze would have raised
         frozen = FrozenAutomaton(machine, vocabulary)
-        machine.save(folder / f"{name}.machine")
-        np.save(folder / f"{name}.drafts.npy", forced_runs(frozen, NUM_DRAFTED))
+        prepared.append(Prepared(name, frozen, forced_runs(frozen, NUM_DRAFTED)))
         print(f"{name}: {machine!r}")
+    write(Path(sys.argv[2]), prepared)
 
 
 if __name__ == "__main__":

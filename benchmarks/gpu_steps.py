@@ -1,11 +1,16 @@
-"""Whole texts and whole steps on a GPU: legal to the end, and what a constraint costs beside a free step."""
+"""Whole texts and whole steps on a GPU: legal to the end, and what a constraint costs beside a free step.
+
+Both by the sessions that calls and batches run in: those of a pool, with a follower for each row.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,21 +18,24 @@ from gpu_machines import NUM_DRAFTED, Prepared, everything, made_up
 from gpu_report import Report, event_microseconds, microseconds
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from structgen.config import Sampling
 from structgen.decode import device_step
 from structgen.decode.causal_model import CausalModel
-from structgen.decode.device_drafts import DeviceDrafts
+from structgen.decode.device_batch import DeviceRow, run_device_rows
 from structgen.decode.device_graph import GraphedStep, Lane
-from structgen.decode.device_session import DeviceSession, RowStart
-from structgen.decode.device_step import StepShape
+from structgen.decode.device_loop import DeviceRequest, RowFollower, SessionRows
+from structgen.decode.device_pool import DevicePool
+from structgen.decode.device_session import DeviceSession
 from structgen.decode.kv_cache import PlacedPass
+from structgen.decode.loop import Request
+from structgen.decode.rounds import Rounds
+from structgen.decode.target import Target
+from structgen.errors import NoLegalTokenError, StructgenError
 from structgen.kernels import accept, advance, sample, tally
-from structgen.kernels.advance import RUNNING
-from structgen.kernels.arena import Arena
 
 _VOCABULARY = 128_256
-_PROMPT, _POSITIONS = 128, 512
+_PROMPT, _SLOTS = 128, 512
 _STEPS = 16
+_READINGS = 20
 _SIZES = {
     "1B": {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16},
     "8B": {"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32},
@@ -57,33 +65,41 @@ def new_model(size: str, num_tokens: int, device: torch.device) -> CausalModel:
     return CausalModel(model.to(dtype).eval().requires_grad_(requires_grad=False))
 
 
-def new_session(model: CausalModel, prepared: Sequence[Prepared], shape: StepShape) -> DeviceSession:
-    """Return a session of some machines."""
-    machine = prepared[0].machine
-    arena = Arena(
-        vocabulary_digest=machine.vocabulary_digest,
-        num_tokens=machine.num_tokens,
-        num_private_rows=shape.num_rows * shape.num_nodes,
-        device=model.device,
-    )
-    drafts = DeviceDrafts(arena, num_drafted=shape.num_drafted, device=model.device)
+def new_pool(model: CausalModel, prepared: Sequence[Prepared]) -> DevicePool:
+    """Return a pool as that of a loaded model, which knows what is drafted."""
+    pool = DevicePool(model, prepared[0].automaton.vocabulary, device_types=(model.device.type,))
     for one in prepared:
-        drafts.add(one.machine, lambda one=one: one.drafts[:, : shape.num_drafted])
-    return DeviceSession(model, arena, shape, drafts=drafts)
+        _, drafts = pool._shared(one.automaton)
+        drafts.add(one.machine, lambda one=one: one.drafts)
+    return pool
 
 
-def load(session: DeviceSession, row: int, prepared: Prepared, *, seed: int, max_tokens: int) -> None:
-    """Load a row with a prompt of some tokens."""
+def asked(prepared: Prepared, *, seed: int, max_tokens: int, num_drafted: int) -> DeviceRequest:
+    """Return a request with a prompt of some tokens."""
     prompt = torch.randint(0, prepared.machine.num_tokens, (_PROMPT,), generator=torch.Generator().manual_seed(seed))
-    start = RowStart(
-        prompt_token_ids=tuple(prompt.tolist()),
-        machine=prepared.machine,
-        max_tokens=max_tokens,
-        seed=seed,
-        stream=0,
-        sampling=Sampling(),
-    )
-    session.load({row: start})
+    request = Request(prompt_token_ids=tuple(prompt.tolist()), max_tokens=max_tokens, seed=seed)
+    return DeviceRequest(automaton=prepared.automaton, request=request, max_draft_tokens=num_drafted)
+
+
+@dataclass
+class TextRow:
+    """A row of a batch that gives its tokens (structgen.decode.device_batch.DeviceRow)."""
+
+    asked: DeviceRequest
+    num_prompt_tokens: int = _PROMPT
+
+    def follow(self) -> RowFollower:
+        """Begin."""
+        self._follower = RowFollower(self.asked.automaton, self.asked.request)
+        return self._follower
+
+    def start(self, target: Target) -> Rounds:
+        """Go on in host mode, which no whole machine asks for."""
+        return self._follower.go_on(target)
+
+    def result(self) -> list[int]:
+        """Return the text."""
+        return self._follower.token_ids
 
 
 @contextlib.contextmanager
@@ -112,38 +128,36 @@ def interpreted(*, is_check: bool) -> Iterator[None]:
 
 
 def check_texts(report: Report, device: torch.device, machines: Sequence[Prepared]) -> None:
-    """Make texts of all machines in one batch; each token has to be legal, and each text has to end."""
+    """Make texts of all machines as a batch does, more of them than rows; each token has to be legal to the end."""
     known = [made_up(1_000)] if report.is_check or not machines else list(machines)
     model = new_model("tiny", known[0].machine.num_tokens, device)
-    for num_drafted in (0, NUM_DRAFTED):
-        shape = StepShape(num_rows=3 if report.is_check else 12, num_positions=_POSITIONS, num_drafted=num_drafted)
-        with interpreted(is_check=report.is_check):
-            session = new_session(model, known, shape)
-            budget = 8 if report.is_check else 300
-            for row in range(shape.num_rows):
-                load(session, row, known[row % len(known)], seed=row, max_tokens=budget)
-            texts = _texts(session)
-        for row, (token_ids, status) in enumerate(texts):
-            machine = known[row % len(known)].machine
-            state = machine.start
-            for token_id in token_ids:
-                state = int(machine.next_state[state, machine.token_class[token_id]]) if state >= 0 else state
-            name = f"row {row}, {num_drafted} drafted"
-            report.expect(state >= 0, f"a text has an illegal token ({name})")
-            is_over = status == advance.ENDED if machine.accepting.any() else len(token_ids) > 0
-            report.expect(is_over, f"a text did not end ({name}, status {status})")
-        report.note(f"texts with {num_drafted} drafted: {sum(len(ids) for ids, _ in texts)} tokens, all legal")
+    num_texts, num_rows, budget = (4, 3, 6) if report.is_check else (40, 12, 300)
+    with interpreted(is_check=report.is_check):
+        pool = new_pool(model, known)
+        for num_drafted in (0, NUM_DRAFTED):
+            texts = [
+                TextRow(asked(known[row % len(known)], seed=row, max_tokens=budget, num_drafted=num_drafted))
+                for row in range(num_texts)
+            ]
+            rows: dict[int, DeviceRow[list[int]]] = dict(enumerate(texts))
+            ended = dict(run_device_rows(pool, rows, max_rows=num_rows, left={}))
+            for row, text in enumerate(texts):
+                _check_text(report, text, ended[row], f"row {row}, {num_drafted} drafted")
+            num_tokens = sum(len(text.result()) for text in texts)
+            report.note(f"texts with {num_drafted} drafted: {num_tokens} tokens, all legal")
 
 
-def _texts(session: DeviceSession) -> list[tuple[list[int], int]]:
-    """Run to the end, or for as long as a budget could last."""
-    found: list[tuple[list[int], int]] = [([], RUNNING) for _ in range(session.shape.num_rows)]
-    for _ in range(_POSITIONS):
-        for row, news in enumerate(session.news()):
-            found[row] = ([*found[row][0], *news.token_ids], news.is_done)
-        if all(status != RUNNING for _, status in found):
-            break
-    return found
+def _check_text(report: Report, text: TextRow, ended: list[int] | StructgenError, name: str) -> None:
+    machine, token_ids = text.asked.automaton.machine, text.result()
+    state = machine.start
+    for token_id in token_ids:
+        state = int(machine.next_state[state, machine.token_class[token_id]]) if state >= 0 else state
+    report.expect(state >= 0, f"a text has an illegal token ({name})")
+    if machine.accepting.any():
+        report.expect(ended == token_ids, f"a text did not end ({name}: {ended})")
+    else:  # a text without an end fails where its budget does
+        is_over = isinstance(ended, NoLegalTokenError) and len(token_ids) == text.asked.request.max_tokens - 1
+        report.expect(is_over, f"a text without an end has {len(token_ids)} tokens ({name}: {ended})")
 
 
 def time_steps(report: Report, device: torch.device, machines: Sequence[Prepared]) -> None:
@@ -162,32 +176,46 @@ def time_steps(report: Report, device: torch.device, machines: Sequence[Prepared
 
 
 def _time_batch(report: Report, model: CausalModel, size: str, batch: int, num_tokens: int) -> None:
-    free = bare_step(model, batch)
-    bare_us = _time_step(free, model.device)
+    bare_us = _time_step(bare_step(model, batch), model.device)
     add = {"vocabulary": num_tokens, "batch": batch}
     report.add("Steps", f"{size}: pass, head, argmax of torch", us=bare_us, **add, more={"beside it": "1.000"})
-    for prepared in (everything(num_tokens), made_up(num_tokens)):
-        for num_drafted in (0, NUM_DRAFTED):
-            if num_drafted and prepared.name == "everything":
-                continue
-            shape = StepShape(num_rows=batch, num_positions=_POSITIONS, num_drafted=num_drafted)
-            session = new_session(model, [prepared], shape)
-            for row in range(batch):
-                load(session, row, prepared, seed=row, max_tokens=_POSITIONS - _PROMPT)
-            us = _time_step(session._step, model.device)
-            sums = session._state.tally
-            num_passes, num_accepted = int(sums.num_passes.sum()), int(sums.num_accepted.sum())
-            more = {
-                "beside it": f"{us / bare_us:.3f}",
-                "tokens a pass": f"{1 + num_accepted / max(num_passes, 1):.2f}",
-                "graph": session.eager_because or "yes",
-                "waits of a step": waits_of(session._step, model.device),
-            }
-            what = "free, our sampler" if prepared.name == "everything" else f"constrained, {num_drafted} drafted"
-            report.add("Steps", f"{size}: {what}", us=us, **add, more=more)
-            if model.device.type == "cuda":
-                eager = event_microseconds(session._step._step)
-                report.add("Steps", f"{size}: {what}, no graph", us=eager, **add)
+    prepared = everything(num_tokens), made_up(num_tokens)
+    pool = new_pool(model, prepared)
+    for one, num_drafted in ((prepared[0], 0), (prepared[1], 0), (prepared[1], NUM_DRAFTED)):
+        budget = _SLOTS - _PROMPT - NUM_DRAFTED
+        requests = [asked(one, seed=row, max_tokens=budget, num_drafted=num_drafted) for row in range(batch)]
+        rows = pool.open(requests, most_rows=batch)
+        rows.seat([RowFollower(request.automaton, request.request) for request in requests])
+        session = rows._session
+        if session is None:
+            continue  # it was not given back yet
+        with_host_us = _time_rows(rows, session, 1 if report.is_check else _READINGS)
+        sums = session._state.tally
+        num_passes, num_accepted = int(sums.num_passes.sum()), int(sums.num_accepted.sum())
+        us = _time_step(session._step, model.device)
+        more = {
+            "beside it": f"{us / bare_us:.3f}",
+            "with the host, µs": f"{with_host_us:.2f}",
+            "tokens a pass": f"{1 + num_accepted / max(num_passes, 1):.2f}",
+            "graph": session.eager_because or "yes",
+            "waits of a step": waits_of(session._step, model.device),
+        }
+        what = "free, our sampler" if one is prepared[0] else f"constrained, {num_drafted} drafted"
+        report.add("Steps", f"{size}: {what}", us=us, **add, more=more)
+        if model.device.type == "cuda":
+            eager = event_microseconds(session._step._step)
+            report.add("Steps", f"{size}: {what}, no graph", us=eager, **add)
+        rows.close()
+
+
+def _time_rows(rows: SessionRows, session: DeviceSession, num_readings: int) -> float:
+    """Return microseconds of a step as a batch makes it: the host waits for news of all rows, and follows each."""
+    for _ in range(num_readings // 5):
+        rows.step()
+    before, started = session.num_steps, time.perf_counter()
+    for _ in range(num_readings):
+        rows.step()
+    return (time.perf_counter() - started) / (session.num_steps - before) * 1e6
 
 
 def _time_step(step: GraphedStep, device: torch.device) -> float:
@@ -207,14 +235,14 @@ def bare_step(model: CausalModel, batch: int) -> GraphedStep:
     """Return the least that a step can be: one pass over the same cache, the head, the largest logit."""
     from structgen.decode.kv_cache import KvCache
 
-    cache = KvCache(least_rows=batch, least_positions=_POSITIONS)
+    cache = KvCache(least_rows=batch, least_positions=_SLOTS)
     cache.lengths = [0] * batch
     position = torch.full((batch, 1), _PROMPT, dtype=torch.int64, device=model.device)
     last = torch.zeros((batch, 1), dtype=torch.int64, device=model.device)
 
     def step() -> None:
-        cache.begin(PlacedPass(position, _POSITIONS))
-        hidden = model.run_chains(last, position, cache, _POSITIONS)
+        cache.begin(PlacedPass(position, _SLOTS))
+        hidden = model.run_chains(last, position, cache, _SLOTS)
         last.copy_(model.head.logits(hidden[:, 0]).argmax(dim=1, keepdim=True))
 
     with Lane(model.device)():

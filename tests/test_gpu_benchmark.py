@@ -52,16 +52,16 @@ print("imported", len([name for name in sys.modules if name.startswith("structge
 
 
 def test_machines_are_prepared_and_read(tmp_path: Path) -> None:
-    """Made-up machines go through a file, and a step along each drafted token is legal."""
+    """Made-up machines and their vocabulary go through files, and a step along each drafted token is legal."""
     program = """
-import numpy as np
 from pathlib import Path
-from gpu_machines import made_up, read
-one = made_up(2_000)
+from gpu_machines import everything, made_up, read, write
 folder = Path(sys.argv[1])
-one.machine.save(folder / "one.machine")
-np.save(folder / "one.drafts.npy", one.drafts)
-[again] = read(folder)
+one = made_up(2_000)
+write(folder, [one, everything(2_000)])
+other, again = read(folder)
+assert (other.name, again.name) == ("everything", one.name)
+assert again.automaton.vocabulary == one.automaton.vocabulary
 num_drafted = 0
 for state, drafts in enumerate(again.drafts):
     for token_id in drafts[drafts >= 0]:

@@ -1,4 +1,7 @@
-"""No step of device mode asks a tensor for a value: its state refuses to tell, and so does all that is made from it."""
+"""No step of device mode asks a tensor for a value: its state refuses to tell, and so does all that is made from it.
+
+Nor does a row that joins: what it starts from is written beside rows that are under way.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from structgen.decode.causal_model import CausalModel
 from structgen.decode.device_session import DeviceSession
 from structgen.decode.device_step import StepShape
 from structgen.decode.loop import Request
+from structgen.grammar.token_automaton import TokenAutomaton
 from structgen.kernels.accept import accept_reference_, draft_places_reference_
 from structgen.kernels.advance import advance_reference_, mask_row_within_reference_
 from structgen.kernels.sample import Sampled, sample_reference
@@ -91,7 +95,10 @@ def refusing(shape: StepShape) -> DeviceSession:
     return made
 
 
-@pytest.fixture(params=[EVERYTHING, DRAFTED], ids=["plain", "drafted"])
+SHAPES = [replace(shape, num_rows=2) for shape in (EVERYTHING, DRAFTED)]
+
+
+@pytest.fixture(params=SHAPES, ids=["plain", "drafted"])
 def session(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> DeviceSession:
     """Return a session whose whole state refuses; kernels are the reference operations."""
     for operation in (*STEPS, sample_reference):
@@ -99,16 +106,37 @@ def session(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return refusing(request.param)
 
 
-ROW = (frozen(random_schema(3)), Request(prompt_token_ids=(5, 6, 7), max_tokens=70, seed=5, sampling=Sampling(top_k=9)))
+def rows(*, drafted: bool) -> list[tuple[TokenAutomaton, Request]]:
+    """Return five rows of different grammars, options and lengths, for two places: three of them join later."""
+    samplings = [
+        Sampling(top_k=9),
+        Sampling(),
+        Sampling(logit_bias={34: 2.0}) if drafted else Sampling(repetition_penalty=1.2),
+        Sampling.greedy(),
+        Sampling(top_p=0.9),
+    ]
+    return [
+        (
+            frozen(random_schema(3 + number)),
+            Request(prompt_token_ids=(5, 6, 7)[: 1 + number % 3], max_tokens=70, seed=5 - number, sampling=sampling),
+        )
+        for number, sampling in enumerate(samplings)
+    ]
+
+
+def check(session: DeviceSession) -> None:
+    """Make the texts: they are those of host mode."""
+    asked = rows(drafted=session.drafts is not None)
+    found = on_the_device(session, asked)
+    assert [one.text for one in found] == [on_the_host(*row).text for row in asked]
 
 
 def test_no_step_waits_for_the_host(session: DeviceSession) -> None:
-    """A text is made, and it is that of host mode, though the state tells nobody anything."""
-    [found] = on_the_device(session, [ROW])
-    assert found.text == on_the_host(*ROW).text
+    """Texts are made, and rows join, though the state tells nobody anything."""
+    check(session)
 
 
-@pytest.mark.parametrize("shape", [EVERYTHING, DRAFTED], ids=["plain", "drafted"])
+@pytest.mark.parametrize("shape", SHAPES, ids=["plain", "drafted"])
 def test_plain_forms_do_not_wait_either(shape: StepShape, monkeypatch: pytest.MonkeyPatch) -> None:
     """They run where there is no Triton, and ask their tensors nothing."""
 
@@ -118,8 +146,7 @@ def test_plain_forms_do_not_wait_either(shape: StepShape, monkeypatch: pytest.Mo
     monkeypatch.setattr(device_step, "sample", draw)
     for operation in STEPS:
         monkeypatch.setattr(device_step, operation.__name__.replace("_reference", ""), operation)
-    [found] = on_the_device(refusing(shape), [ROW])
-    assert found.text == on_the_host(*ROW).text
+    check(refusing(shape))
 
 
 PLANTED: dict[str, Callable[[torch.Tensor], object]] = {
@@ -146,4 +173,18 @@ def test_a_step_that_waits_is_found(name: str, session: DeviceSession, monkeypat
 
     monkeypatch.setattr(CausalModel, "run_chains", asks)
     with pytest.raises(WaitError):
-        on_the_device(session, [ROW])
+        check(session)
+
+
+def test_a_join_that_waits_is_found(session: DeviceSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So is what asks while a row is written."""
+    write = DeviceSession._write
+
+    def asks(self: DeviceSession, row: int, *more: Any) -> None:
+        write(self, row, *more)
+        if self.num_steps:
+            int(self._state.registers.num_left[row])
+
+    monkeypatch.setattr(DeviceSession, "_write", asks)
+    with pytest.raises(WaitError):
+        check(session)
