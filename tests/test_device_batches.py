@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -326,6 +327,22 @@ def test_who_leaves_a_stream_early_gives_the_session_back(model: sg.Model, loads
     assert len(loads) == 5
 
 
+def test_batches_and_calls_of_several_threads(model: sg.Model, host: sg.Model) -> None:
+    """They share tables and sessions come and go; each gets its own texts."""
+    requests = [(TYPES[n % 4], PROMPTS[n % 5]) for n in range(6)]
+    options = [{"seed": seed, "max_tokens": 60} for seed in range(4)]
+    wanted = [alone(host, requests, **one) for one in options]
+
+    def run(number: int) -> list[Any]:
+        if number % 2:
+            return [model.run(*request, **options[number]) for request in requests]
+        return together(model, requests, max_rows=3, **options[number])
+
+    with ThreadPoolExecutor(4) as threads:
+        for found, one in zip(threads.map(run, range(4)), wanted, strict=True):
+            check(found, one)
+
+
 def test_tables_that_are_full_part_a_batch(
     model: sg.Model, host: sg.Model, monkeypatch: pytest.MonkeyPatch, loads: list[Any]
 ) -> None:
@@ -341,13 +358,30 @@ def test_tables_that_are_full_part_a_batch(
 def test_memory_bounds_the_rows(model: sg.Model, monkeypatch: pytest.MonkeyPatch, loads: list[Any]) -> None:
     """A session takes half of what is free at most, and one row always; who waits joins later."""
     pool = model._runtime.device_pool
-    for num_free, num_rows in ((2 * 5.5, 4), (2 * 1.5, 1), (0.0, 1), (2 * 900.0, 8)):
-        bytes_of_a_row = pool._bytes_of_a_position * 256
-        monkeypatch.setattr(device_pool, "_free_bytes", lambda _, free=num_free * bytes_of_a_row: int(free))
+    cache_bytes = pool._bytes_of_a_position * 256
+    row_bytes = cache_bytes + 5 * model.vocabulary.size * device_pool._BYTES_OF_A_LOGIT
+    free = 0.0
+    monkeypatch.setattr(device_pool, "_free_bytes", lambda _: int(free - sum(cache_bytes * one for one in kept())))
+
+    def kept() -> list[int]:
+        return [session.shape.num_rows for session in pool._free.values()]
+
+    made: dict[int, DeviceSession] = {}  # none of them goes, so that no other one has its number
+    for num_rows_free, num_rows, num_kept in (
+        (5.5, 4, [4]),
+        (5.5, 4, [4]),
+        (1.5, 1, [1]),
+        (0.0, 1, [1]),
+        (90.0, 8, [1, 8]),
+    ):
+        free = 2 * num_rows_free * row_bytes
         loads.clear()
         assert len(model.generate_batch(bool, PROMPTS + PROMPTS[:3], seed=1, max_tokens=20)) == 8
         assert {session.shape.num_rows for session, _ in loads} == {num_rows}
-        assert all(session.num_cache_bytes == num_rows * bytes_of_a_row for session, _ in loads)
+        assert all(session.num_cache_bytes == num_rows * cache_bytes for session, _ in loads)
+        made |= {id(session): session for session, _ in loads}
+        assert kept() == num_kept
+    assert len(made) == 3  # what was there was taken again, also where it was all that there was room for
 
 
 def test_what_nobody_uses_takes_no_more_than_the_weights(model: sg.Model, monkeypatch: pytest.MonkeyPatch) -> None:

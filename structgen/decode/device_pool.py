@@ -47,8 +47,10 @@ _MOST_FREE: Final = 4
 _LEAST_KEPT_BYTES: Final = 1 << 26
 # Tables of machines, past which those of the next machine begin anew; texts on their way keep theirs.
 _MOST_TABLE_BYTES: Final = 1 << 30
-# The cache of one session, of the memory that is free.
+# What one session may take of the memory that is free.
 _MOST_OF_FREE_MEMORY: Final = 0.5
+# Of each token of the vocabulary at each place that is drawn at: its logit, and what the draws keep beside it.
+_BYTES_OF_A_LOGIT: Final = 16
 _GRAIN: Final = 64
 
 
@@ -118,28 +120,56 @@ class DevicePool:
             asked: at least one, those that need the most slots first.
             most_rows: most rows that are under way at a time.
         """
-        first, *others = asked
-        shape = first.shape
+        first, shape = asked[0], asked[0].shape
         # What the steps look up is memory of their stream, so that nobody gets it while a step may still look.
         with self._lane():
             arena, drafts = self._shared(first.automaton)
-            alike = [one for one in others if shape.is_like(one.shape) and self._has_room(arena, one.automaton)]
-            for one in (first, *alike):
-                arena.add(one.automaton.machine)
-                if shape.num_drafted:
-                    drafts.add(one.automaton.machine, functools.partial(forced_runs, one.automaton, drafts.num_drafted))
-        shape = shape.joined(one.shape for one in alike)
-        num_rows = min(1 + len(alike), most_rows, MOST_ROWS, self._rows_with_room(shape))
-        shape = replace(shape, num_rows=1 << (num_rows - 1).bit_length())
-        return SessionRows(self._take(shape, arena, drafts), most_rows=num_rows, release=self._give)
+            alike: list[DeviceRequest] = []
+            for one in asked:
+                if shape.is_like(one.shape) and (one is first or self._has_room(arena, one.automaton)):
+                    self._look_up(one.automaton, arena, drafts if shape.num_drafted else None)
+                    alike.append(one)
+        num_rows = min(len(alike), most_rows, MOST_ROWS)
+        session = self._take(replace(shape.joined(one.shape for one in alike), num_rows=num_rows), arena, drafts)
+        return SessionRows(session, most_rows=num_rows, release=self._give)
 
-    def _rows_with_room(self, shape: StepShape) -> int:
-        """Return how many rows memory has room for: the greatest power of two, and one at least."""
+    @staticmethod
+    def _look_up(automaton: FrozenAutomaton, arena: Arena, drafts: DeviceDrafts | None) -> None:
+        """Let tables have an automaton."""
+        arena.add(automaton.machine)
+        if drafts is not None:
+            drafts.add(automaton.machine, lambda: forced_runs(automaton, drafts.num_drafted))
+
+    def _take(self, wanted: StepShape, arena: Arena, drafts: DeviceDrafts) -> DeviceSession:
+        """Return a session of a shape, of fewer rows where memory has no room, made now if nobody gave one back."""
+        with self._lock:
+            self._keep_returned()
+            room = self._rows_with_room(wanted, kept_bytes=self._num_kept_bytes)
+            num_rows = min(1 << (wanted.num_rows - 1).bit_length(), 1 << max(0, room.bit_length() - 1))
+            shape = replace(wanted, num_rows=num_rows)
+            fits = (key for key, one in self._free.items() if one.shape == shape and one.arena is arena)
+            found = next(fits, None)
+            session = None if found is None else self._free.pop(found)
+            if session is None and self._rows_with_room(shape) < num_rows:
+                self._free.clear()
+        if session is None:
+            return DeviceSession(self._model, arena, shape, lane=self._lane, drafts=drafts)
+        session.stop(range(shape.num_rows))
+        return session
+
+    def _rows_with_room(self, shape: StepShape, *, kept_bytes: int = 0) -> int:
+        """Return how many rows there is memory for.
+
+        Args:
+            shape: of the steps.
+            kept_bytes: what may be given up for it.
+        """
         free = _free_bytes(self._model.device)
         if free is None:
             return MOST_ROWS
-        num_rows = int(_MOST_OF_FREE_MEMORY * free / (shape.num_slots * self._bytes_of_a_position))
-        return 1 << max(0, num_rows.bit_length() - 1)
+        logits = shape.num_nodes * self._vocabulary.size * _BYTES_OF_A_LOGIT
+        row_bytes = shape.num_slots * self._bytes_of_a_position + logits
+        return int(_MOST_OF_FREE_MEMORY * (free + kept_bytes) / row_bytes)
 
     @functools.cached_property
     def _bytes_of_a_position(self) -> float:
@@ -166,17 +196,6 @@ class DevicePool:
     def _has_room(arena: Arena, automaton: FrozenAutomaton) -> bool:
         return arena.num_bytes < _MOST_TABLE_BYTES or automaton.machine in arena
 
-    def _take(self, shape: StepShape, arena: Arena, drafts: DeviceDrafts) -> DeviceSession:
-        with self._lock:
-            self._keep_returned()
-            fits = (key for key, one in self._free.items() if one.shape == shape and one.arena is arena)
-            found = next(fits, None)
-            session = None if found is None else self._free.pop(found)
-        if session is None:
-            return DeviceSession(self._model, arena, shape, lane=self._lane, drafts=drafts)
-        session.stop(range(shape.num_rows))
-        return session
-
     def _give(self, session: DeviceSession) -> None:
         # A stream that nobody reads on may be given up wherever Python collects garbage, while this very thread holds
         # a lock of ours: so nothing waits here, and nothing is started on the device.
@@ -194,8 +213,12 @@ class DevicePool:
             if self._tables is not None and session.arena is self._tables[0]:
                 self._free[id(session)] = session
         most_bytes = max(_LEAST_KEPT_BYTES, self._model.num_bytes)
-        while len(self._free) > _MOST_FREE or sum(one.num_cache_bytes for one in self._free.values()) > most_bytes:
+        while len(self._free) > _MOST_FREE or self._num_kept_bytes > most_bytes:
             self._free.popitem(last=False)
+
+    @property
+    def _num_kept_bytes(self) -> int:
+        return sum(session.num_cache_bytes for session in self._free.values())
 
 
 def _free_bytes(device: torch.device) -> int | None:
