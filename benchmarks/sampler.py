@@ -107,6 +107,7 @@ class FreeModel:
     num_cached_tokens = 0
     most_legal_rows = 0
     takes_trees = False
+    device_side = None
 
     def __init__(self, size: int) -> None:
         """Make the only row."""

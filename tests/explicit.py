@@ -111,6 +111,7 @@ class Model:
     logits_width = 16  # wider than the vocabulary
     device = torch.device("cpu")
     takes_trees = True
+    device_side = None
 
     def __init__(self, logits: Callable[[list[int]], torch.Tensor], *, most_legal_rows: int = 0) -> None:
         self.logits = logits

@@ -165,6 +165,7 @@ class RandomModel:
     logits_width = len(TOKENS)
     most_legal_rows = 40
     takes_trees = False
+    device_side = None
     num_cached_tokens = 0
 
     def __init__(self, seed: int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import torch
 
 from structgen.decode.attention_mask import Reach, RowLayout, chain_mask
 from structgen.decode.head import Head
+from structgen.decode.mask_table import DeviceSide, MaskTables
 from structgen.decode.packed_linear import PackedLinear
 from structgen.errors import OptionError
 
@@ -33,12 +35,17 @@ class CausalModel:
         head: hidden states to logits.
         logits_width: entries of one row of logits.
         device: where tokens go.
+        device_side: what draws on the device share, None where the host draws.
         num_bytes: memory of the weights.
         no_masks_because: why the model cannot be given masks of ours, None if it can.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, *, device_types: Collection[str] = ("cuda",)) -> None:
         """Look at the model once.
+
+        Args:
+            model: a causal language model of transformers.
+            device_types: where draws are made on the device.
 
         Raises:
             OptionError: it cannot be a target.
@@ -51,9 +58,12 @@ class CausalModel:
         length = getattr(text_config(model.config), "max_position_embeddings", None)
         self._last_position = length - 1 if isinstance(length, int) and length > 0 else None
         self._takes_positions = "position_ids" in inspect.signature(self._body.forward).parameters
-        self.head = _head_behind(model, body_of(model), self._body)
-        self.logits_width = logits_width(model)
         self.device = torch.device(model.device)
+        draws = self.device.type in device_types
+        self.head = _head_behind(model, body_of(model), self._body, gathers=draws)
+        tables = MaskTables(self.device)
+        self.device_side = DeviceSide(self.device, tables, self.head.gathered) if draws else None
+        self.logits_width = logits_width(model)
         self.num_bytes = sum(weights.nbytes for weights in model.parameters())
         self.no_masks_because = _why_no_masks(model, self._body)
 
@@ -204,12 +214,13 @@ def _reaches(config: Any) -> tuple[Reach, ...]:
     )
 
 
-def _head_behind(model: Any, *bodies: Any) -> Head:
+def _head_behind(model: Any, *bodies: Any, gathers: bool) -> Head:
     """Return the head behind the first of these that the model calls."""
+    soft_cap = getattr(text_config(model.config), "final_logit_softcapping", None)
     for body in bodies[:-1]:
         with contextlib.suppress(OptionError):
-            return Head(model, body)
-    return Head(model, bodies[-1])
+            return Head(model, body, gathers=gathers, soft_cap=soft_cap)
+    return Head(model, bodies[-1], gathers=gathers, soft_cap=soft_cap)
 
 
 def _modules(model: Any, *, deep: bool = True) -> list[Any]:

@@ -4,6 +4,10 @@ Soft caps, scales and whatever else a model does to its logits are its own code:
 shares every weight, whose body hands out hidden states that are there already. For a few tokens the twin's last linear
 layer has only their rows. That those are the columns of the full head is tried once per model; where it is not so, or
 the rows cannot be read (quantised weights), the full head is computed and its columns are taken.
+
+On a device that draws by itself, gathered rows take the place of the twin's few (structgen/kernels/gather_head.py):
+the twin copies the rows before it multiplies them, which moves their bytes three times and not once, and needs the host
+for each list. Which models they are right for is tried in the same way.
 """
 
 from __future__ import annotations
@@ -12,11 +16,14 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from structgen.decode.packed_linear import PackedLinear
 from structgen.decode.target import TokenIds
 from structgen.errors import OptionError
+from structgen.kernels.gather_head import HeadWeights, gather_head_
+from structgen.kernels.sample import MAX_LISTED_TOKENS, Masks
 
 # Of the logits' columns, up to this share, and up to this number, are computed faster by their rows than all of them.
 # On the CPU a row that is read by its index takes two to three times as long as in the whole, and sixteen thousand of
@@ -24,7 +31,7 @@ from structgen.errors import OptionError
 # constants and not measured, because a choice that depends on the clock would make the last digits of logits depend on
 # it.
 _WORTHWHILE_SHARE = 1 / 8
-_MOST_LEGAL_ROWS = 4096
+_MOST_LEGAL_ROWS = MAX_LISTED_TOKENS
 
 
 class Head:
@@ -33,14 +40,17 @@ class Head:
     Attributes:
         most_legal_rows: longest list of tokens for which it is faster to compute their rows only; 0 where none is.
         full_only_because: why the rows of a few tokens cannot be computed alone, None if they can.
+        gathered: the weights, where rows of a few tokens are gathered from them; None where they are the twin's.
     """
 
-    def __init__(self, model: Any, body: Any) -> None:
+    def __init__(self, model: Any, body: Any, *, gathers: bool = False, soft_cap: float | None = None) -> None:
         """Find the head of a causal language model of transformers.
 
         Args:
             model: the model.
             body: the part of it that its forward calls for hidden states.
+            gathers: whether rows of a few tokens are gathered, and not computed by a twin.
+            soft_cap: bound of the logits, where the model has one.
 
         Raises:
             OptionError: its forward does not call the body.
@@ -53,17 +63,19 @@ class Head:
         output = model.get_output_embeddings()
         self._output_path = _path_to(model, output)
         self._rows = readable_rows(output)
+        self.gathered = HeadWeights(*self._rows, soft_cap) if gathers and self._rows is not None else None
         self.full_only_because = self._why_full_only()
         width = 0 if self._rows is None else self._rows[0].shape[0]
-        most = min(int(width * _WORTHWHILE_SHARE), _MOST_LEGAL_ROWS)
-        self.most_legal_rows = 0 if self.full_only_because is not None else most
+        self.most_legal_rows = min(int(width * _WORTHWHILE_SHARE), _MOST_LEGAL_ROWS)
+        if self.full_only_because is not None:
+            self.most_legal_rows, self.gathered = 0, None
 
     def logits(self, hidden: torch.Tensor, token_ids: Sequence[int] | TokenIds | None = None) -> torch.Tensor:
         """Return (rows, width) logits of (rows, size) hidden states, or (rows, len(token_ids)) of them."""
         if token_ids is None:
             return self._run(hidden, None)
         columns = torch.as_tensor(token_ids, dtype=torch.long, device=hidden.device)
-        if self.full_only_because is not None:
+        if self.full_only_because is not None or self.gathered is not None:
             return self._run(hidden, None)[:, columns]
         return self._run(hidden, columns)
 
@@ -93,8 +105,10 @@ class Head:
         width = weight.shape[0]
         columns = torch.tensor(sorted({0, width // 3, width // 2, width - 1}), device=weight.device)
         whole = self._run(hidden, None)[:, columns]
+        if not bool(whole.isfinite().all()):
+            return "its logits are not numbers"
         try:
-            few = self._run(hidden, columns)
+            few = self._run(hidden, columns) if self.gathered is None else _gathered(self.gathered, hidden, columns)
         except Exception as error:  # the code of any model: it may index logits by token ids, say
             return f"its forward does not take a head of a few rows ({type(error).__name__})"
         # Other shapes round otherwise, so a few units in the last place of the largest logit are no difference.
@@ -114,6 +128,20 @@ def readable_rows(output: Any) -> tuple[torch.Tensor, torch.Tensor | None] | Non
     if output._forward_hooks or output._forward_pre_hooks:
         return None
     return weight, bias
+
+
+def _gathered(head: HeadWeights, hidden: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+    """Return the logits of some columns, each row with a list of its own."""
+    num, width = len(hidden), len(head.weight)
+    row = torch.arange(num, dtype=torch.int32, device=hidden.device)
+    starts = torch.arange(num + 1, dtype=torch.int64, device=hidden.device) * len(columns)
+    bits = np.zeros(-(-width // 32) * 32, dtype=np.uint8)
+    bits[columns.cpu().numpy()] = 1
+    words = torch.from_numpy(np.packbits(bits, bitorder="little").view(np.int32)).to(hidden.device)
+    masks = Masks(words=words.expand(num, -1), row=row, num_tokens=width, lists=(starts, columns.int().repeat(num)))
+    logits = hidden.new_full((num, width), -torch.inf)
+    gather_head_(logits, hidden, head, masks)
+    return logits[:, columns]
 
 
 class _Given(torch.nn.Module):

@@ -41,12 +41,16 @@ class NodeLogits(NamedTuple):
 
 
 class LegalRows:
-    """The heads of one request; remembers by state which tokens are legal, where these are few."""
+    """The heads of one request; remembers by state which tokens are legal, where these are few.
+
+    Attributes:
+        most: longest list of them.
+    """
 
     def __init__(self, target: Target) -> None:
         """Start with a target, whose head says how few is few."""
         self._target = target
-        self._most = target.most_legal_rows
+        self.most = target.most_legal_rows
         self._known: OrderedDict[Hashable, TokenIds | None] = OrderedDict()
 
     def lists(self, nodes: Sequence[Node], *, all_whole: bool = False) -> list[TokenIds | None]:
@@ -85,7 +89,7 @@ class LegalRows:
                 members.setdefault(id(legal), (legal, []))[1].append(number)
         together: list[tuple[TokenIds, list[int]]] = []
         for legal, numbers in members.values():
-            if sum(len(other) for other, _ in together) + len(legal) > self._most:
+            if sum(len(other) for other, _ in together) + len(legal) > self.most:
                 self._head(hidden, together, found)
                 together = []
             together.append((legal, numbers))
@@ -110,7 +114,7 @@ class LegalRows:
     def _legal(self, node: Node) -> TokenIds | None:
         """Return the legal tokens of a node if they are few, None otherwise, and where they are not known."""
         legal = node.legal
-        if self._most == 0 or legal is None:
+        if self.most == 0 or legal is None:
             return None
         if legal.is_cut:  # by a budget, which is not part of the key
             return self._listed(legal.mask)
@@ -121,7 +125,7 @@ class LegalRows:
         return self._known[node.key]
 
     def _listed(self, mask: PackedMask) -> TokenIds | None:
-        legal = few_legal(mask, self._most)
+        legal = few_legal(mask, self.most)
         # The tokenizer may know ids that the head has no rows for.
         return None if legal is None or legal[-1] >= self._target.logits_width else legal
 

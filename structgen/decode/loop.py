@@ -25,6 +25,7 @@ import torch
 from structgen.config import Sampling, check_count
 from structgen.decode.acceptance import descend
 from structgen.decode.control import Offer, Round
+from structgen.decode.device_draws import DeviceDraws
 from structgen.decode.draft import ROOT, Draft, Masks
 from structgen.decode.drafting import Coins, Drafting, SpeculationSetup
 from structgen.decode.legal_rows import LegalRows, rows_of
@@ -116,11 +117,19 @@ class Decoding:
         self.trace = Trace(num_prompt_tokens=len(request.prompt_token_ids))
         self._sampler = Sampler(request.sampling, seed=request.seed, vocabulary_size=vocabulary.size)
         coins = Coins(request.seed, request.stream)
-        self._draws: NodeDraws = HostDraws(LegalRows(target), self._sampler, coins)
+        self._draws = self._draws_of(target, coins)
         known = DraftRequest(
             prompt_token_ids=request.prompt_token_ids, vocabulary=vocabulary, memory=self._setup.memory
         )
         self._drafting = Drafting(self._setup, known, self._sampler, coins)
+
+    def _draws_of(self, target: Target, coins: Coins) -> NodeDraws:
+        """Return what draws: on the device where the model is on one that can."""
+        rows, side = LegalRows(target), target.device_side
+        host = HostDraws(rows, self._sampler, coins)
+        if side is None:
+            return host
+        return DeviceDraws(side, rows, self._sampler, host, size=self._vocabulary.size)
 
     def take_over(self, token_ids: Sequence[int], trace: Trace) -> None:
         """Begin after tokens that were drawn elsewhere, by the same law and with the same noise.

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import torch
 
-from structgen.decode.draft import Draft, Node
+from structgen.decode.draft import Draft, Legal, Node
 from structgen.decode.drafting import Coins
 from structgen.decode.legal_rows import MEASURED_EVERY, LegalRows, NodeLogits
 from structgen.decode.ratio import decide_by_ratio
@@ -51,6 +51,14 @@ class Places:
     def nodes(self) -> list[Node]:
         """The nodes themselves."""
         return [self.draft.nodes[node] for node in self.read]
+
+    def legal(self, row: int) -> Legal:
+        """Return what may be drawn at a row of hidden states."""
+        return self.draft.legal(self.read[row])
+
+    def position(self, row: int) -> int:
+        """Return the position in the sequence of the token that is drawn at a row of hidden states."""
+        return self.first_position + self.draft.nodes[self.read[row]].depth
 
     def is_measured(self, node: int) -> bool:
         """Say whether the legal mass of a draw is measured though the draw does not need it."""

@@ -16,6 +16,8 @@ import numpy as np
 if TYPE_CHECKING:
     import torch
 
+    from structgen.decode.mask_table import DeviceSide
+
 TokenIds: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 
@@ -49,6 +51,10 @@ class Target(Protocol):
     @property
     def device(self) -> torch.device:
         """Where hidden states and logits are."""
+
+    @property
+    def device_side(self) -> DeviceSide | None:
+        """What draws on the device share with those of other requests; None where the host draws."""
 
     @property
     def takes_trees(self) -> bool:

@@ -26,6 +26,7 @@ from structgen.errors import OptionError
 
 if TYPE_CHECKING:
     from structgen.decode.kv_cache import KvCache
+    from structgen.decode.mask_table import DeviceSide
 
 # Tokens of every pass where texts must not depend on the shape of passes; on a CPU eight cost little more than one.
 DETERMINISTIC_WIDTH = 8
@@ -192,6 +193,11 @@ class TransformersTarget:
     def device(self) -> torch.device:
         """The device that tokens go to and logits come from."""
         return self._batch.model.device
+
+    @property
+    def device_side(self) -> DeviceSide | None:
+        """What draws on the device share; None where draws are the host's."""
+        return self._batch.model.device_side
 
     @property
     def takes_trees(self) -> bool:

@@ -60,6 +60,7 @@ class Hostile:
     logits_width = WIDTH
     most_legal_rows = 40
     takes_trees = False
+    device_side = None
 
     def __init__(self, make: Callable[[int], torch.Tensor]) -> None:
         self.make = make

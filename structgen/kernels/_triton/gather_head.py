@@ -36,6 +36,9 @@ def gather_head_kernel(  # type: ignore[no-untyped-def]  # the pointers and stri
     if first >= num:
         return
     place = first + tl.arange(0, ROWS)
+    # Lists are ascending, so where the first id is padding all are.
+    if tl.load(list_ids + start + first) >= num_tokens:
+        return
     ids = tl.load(list_ids + start + place, mask=place < num, other=0)
     is_known = (place < num) & (ids < num_tokens)
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
