@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from structgen.config import PenaltyScope, Sampling, check_seed
+from structgen.decode.sending import sent
 from structgen.decode.target import TokenIds
 from structgen.errors import NoLegalTokenError, OptionError
 from structgen.kernels.apply_mask import apply_mask_
@@ -255,7 +256,7 @@ class Sampler:
         options = replace(self._fixed_options[key], penalties=penalties, has_masses=has_masses)
         seed = self._seed - (1 << 64) if self._seed >> 63 else self._seed
         noise = [[seed] * len(places), [place.position for place in places], [place.stream for place in places]]
-        return options, SampleNoise(*torch.tensor(noise, dtype=torch.int64).to(device))
+        return options, SampleNoise(*sent(torch.tensor(noise, dtype=torch.int64), device))
 
     def _options_of(self, num: int, device: torch.device) -> SampleOptions:
         """Return the options that are the same at every place and in every round."""
@@ -268,7 +269,7 @@ class Sampler:
         if len(self._biased):
             values = torch.zeros((1, self._vocabulary_size), dtype=torch.float32)
             values[0, torch.from_numpy(self._biased)] = self._bias
-            bias = Bias(values=values.to(device), row=every(0, torch.int32))
+            bias = Bias(values=sent(values, device), row=every(0, torch.int32))
         return SampleOptions(
             temperature=every(sampling.temperature),
             # More than all tokens is all of them, and fits.
@@ -288,13 +289,13 @@ class Sampler:
         ]
         counts = torch.zeros((num, self._vocabulary_size), dtype=torch.int32, device=device)
         if counted:
-            rows, token_ids, times = torch.tensor(counted, dtype=torch.int64).to(device).unbind(1)
+            rows, token_ids, times = sent(torch.tensor(counted, dtype=torch.int64), device).unbind(1)
             counts.index_put_((rows, token_ids), times.int(), accumulate=True)
         is_everywhere = sampling.penalty_scope is PenaltyScope.EVERYWHERE
         free_row = [EVERYWHERE if is_everywhere else place.free_row for place in places]
         return Penalties(
             counts=counts,
-            free_row=torch.tensor(free_row, dtype=torch.int32).to(device),
+            free_row=sent(torch.tensor(free_row, dtype=torch.int32), device),
             repetition=torch.full((num,), sampling.repetition_penalty, device=device),
             presence=torch.full((num,), sampling.presence_penalty, device=device),
             frequency=torch.full((num,), sampling.frequency_penalty, device=device),
