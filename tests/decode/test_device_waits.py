@@ -6,6 +6,7 @@ Nor does a row that joins: what it starts from is written beside rows that are u
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
