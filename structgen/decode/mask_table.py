@@ -21,11 +21,13 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import torch
 
-from structgen.decode.sampler import PackedMask
-from structgen.decode.target import TokenIds
 from structgen.kernels.gather_head import HeadWeights
 
-MaskRow: TypeAlias = "tuple[PackedMask, TokenIds | None]"
+# Targets name what is here, so nothing that imports them can be named here.
+_Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.int32]]"
+_TokenIds: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+
+MaskRow: TypeAlias = "tuple[_Mask, _TokenIds | None]"
 """A mask, and its tokens where there is a list of them."""
 
 _MOST_BYTES: Final = 64 << 20
@@ -44,7 +46,7 @@ class _Known:
         has_list: whether its list is there.
     """
 
-    mask: PackedMask
+    mask: _Mask
     slot: int
     has_list: bool = False
 
@@ -90,7 +92,7 @@ class MaskTable:
             wanted = {id(mask) for mask, _ in rows}
             yield [self._slot(mask, listed, wanted) for mask, listed in rows]
 
-    def _slot(self, mask: PackedMask, listed: TokenIds | None, wanted: set[int]) -> int:
+    def _slot(self, mask: _Mask, listed: _TokenIds | None, wanted: set[int]) -> int:
         known = self._known.get(id(mask))
         if known is None:
             known = self._known[id(mask)] = _Known(mask, self._room(wanted))
