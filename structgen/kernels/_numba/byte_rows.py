@@ -1,7 +1,8 @@
 """Rows as high and low parts, and their products put together: one pass over memory each.
 
 These run some hundred times in a pass over a token, for a microsecond each, so they take addresses: to make arrays of
-tensors would take longer than the work.
+tensors would take longer than the work. Pointers are read by their index alone; an array's index may be negative, which
+would keep loops from doing many numbers at a time.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from typing import Any
 
 import numpy as np
 from numba import types
-from numba.np.numpy_support import carray
 
 from structgen.kernels._numba import jit, pointer_to
 
 _F32 = np.float32
+_BYTES = 4
 _INFINITY_BITS = np.int32(0x7F800000)
 _WITHOUT_SIGN = np.int32(0x7FFFFFFF)
 _floats_at = pointer_to(types.float32)
@@ -28,26 +29,28 @@ def split(rows_at: Any, num_rows: Any, width: Any, parts_at: Any, scales_at: Any
     Without their sign, floats are in the order of their bits, with nan above all; and the largest of whole numbers is
     found many at a time, that of floats one by one.
     """
-    rows, bits = carray(_floats_at(rows_at), (num_rows, width)), carray(_ints_at(rows_at), (num_rows, width))
-    parts, scales = carray(_floats_at(parts_at), (2 * num_rows, width)), carray(_floats_at(scales_at), (num_rows,))
+    scales = _floats_at(scales_at)
     for row in range(num_rows):
+        here = _BYTES * row * width
+        values, bits = _floats_at(rows_at + here), _ints_at(rows_at + here)
+        highs, lows = _floats_at(parts_at + here), _floats_at(parts_at + _BYTES * num_rows * width + here)
         most = np.int32(0)
         for column in range(width):
-            most = np.int32(max(most, bits[row, column] & _WITHOUT_SIGN))
+            most = np.int32(max(most, bits[column] & _WITHOUT_SIGN))
         if most >= _INFINITY_BITS:
             scales[row] = np.nan
             for column in range(width):
-                parts[row, column] = _F32(0)
-                parts[num_rows + row, column] = _F32(0)
+                highs[column] = _F32(0)
+                lows[column] = _F32(0)
             continue
         largest = max(np.int32(most).view(np.float32), _F32(1e-30))
         factor = _F32(8127) / largest
         scales[row] = largest / _F32(8127)
         for column in range(width):
-            steps = np.rint(rows[row, column] * factor)
+            steps = np.rint(values[column] * factor)
             high = np.rint(steps * _F32(0.0078125))
-            parts[row, column] = high
-            parts[num_rows + row, column] = steps - _F32(128) * high
+            highs[column] = high
+            lows[column] = steps - _F32(128) * high
 
 
 @jit(types.void(*(types.int64,) * 7))
@@ -65,10 +68,10 @@ def join(
         num_columns: how many are.
         found_at: what is written.
     """
-    products = carray(_floats_at(products_at), (2 * num_rows, width))
-    scales, found = carray(_floats_at(scales_at), (num_rows,)), carray(_floats_at(found_at), (num_rows, num_columns))
+    scales = _floats_at(scales_at)
     for row in range(num_rows):
-        scale = scales[row]
+        highs = _floats_at(products_at + _BYTES * (row * width + first))
+        lows = _floats_at(products_at + _BYTES * ((num_rows + row) * width + first))
+        found, scale = _floats_at(found_at + _BYTES * row * num_columns), scales[row]
         for column in range(num_columns):
-            high, low = products[row, first + column], products[num_rows + row, first + column]
-            found[row, column] = (_F32(128) * high + low) * scale
+            found[column] = (_F32(128) * highs[column] + lows[column]) * scale
