@@ -40,6 +40,7 @@ _SOURCES = (
     "decode/causal_model.py",
     "decode/kv_cache.py",
     "decode/head.py",
+    "decode/packing.py",
     "decode/packed_linear.py",
     "decode/int8_linear.py",
     "kernels/byte_rows.py",
