@@ -11,6 +11,7 @@ import pytest
 
 import structgen as sg
 from structgen.decode import device_pool
+from structgen.decode.causal_model import CausalModel
 from structgen.decode.device_pool import DevicePool
 from structgen.errors import BudgetError
 from tiny_tokenizer import byte_tokenizer, tiny_llama
@@ -191,3 +192,14 @@ def test_the_report_says_what_is_missing(model: sg.Model) -> None:
     report = model.run(sg.Regex("[ab]{3}"), sg.Raw("hello")).report
     assert "freeze()" in str(report.host_mode_because)
     assert "needs cuda" in str(plain(1).report.host_mode_because)
+
+
+def test_a_model_on_several_devices_draws_on_the_host() -> None:
+    """Its passes move from one to the next, so nothing of ours is beside all of it."""
+    whole = tiny_llama()
+    whole.model.layers[0].mlp.to("meta")
+    spread = CausalModel(whole, device_types=("cpu",))
+    assert spread.device_side is None
+    assert spread.head.gathered is None
+    pool = DevicePool(spread, sg.Vocabulary.from_tokenizer(byte_tokenizer()), device_types=("cpu",))
+    assert "several devices" in str(pool.host_mode_because(None, sg.Speculation(), deterministic=False))

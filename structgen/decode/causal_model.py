@@ -35,6 +35,7 @@ class CausalModel:
         head: hidden states to logits.
         logits_width: entries of one row of logits.
         device: where tokens go.
+        is_spread: whether its weights lie on several devices, so that no stream of one of them has all of a pass.
         device_side: what draws on the device share, None where the host draws.
         num_bytes: memory of the weights.
         no_masks_because: why the model cannot be given masks of ours, None if it can.
@@ -59,7 +60,8 @@ class CausalModel:
         self._last_position = length - 1 if isinstance(length, int) and length > 0 else None
         self._takes_positions = "position_ids" in inspect.signature(self._body.forward).parameters
         self.device = torch.device(model.device)
-        draws = self.device.type in device_types
+        self.is_spread = len({weights.device for weights in model.parameters()}) > 1
+        draws = self.device.type in device_types and not self.is_spread
         self.head = _head_behind(model, body_of(model), self._body, gathers=draws)
         tables = MaskTables(self.device)
         self.device_side = DeviceSide(self.device, tables, self.head.gathered) if draws else None

@@ -88,6 +88,8 @@ class DevicePool:
         """
         if self._model.device.type not in self._device_types:
             return f"the model is on a device of type {self._model.device.type}, and device mode needs cuda"
+        if self._model.is_spread:
+            return "the weights of the model are spread over several devices, and a step stands on one"
         if self._model.no_masks_because is not None:
             return f"the model cannot be given masks of ours: {self._model.no_masks_because}"
         if automaton is None:
