@@ -154,6 +154,17 @@ def test_rows_join_as_others_end(model: sg.Model, host: sg.Model, loads: list[An
     assert {row for _, starts in loads for row in starts} == {0, 1, 2}
 
 
+def test_rows_join_several_at_a_time(model: sg.Model, host: sg.Model, loads: list[Any]) -> None:
+    """Where many are under way one that is free waits for another, and the last ones wait for nobody."""
+    requests = [((TYPES[2], bool, TYPES[4])[n % 3], PROMPTS[n % 4]) for n in range(23)]
+    found = together(model, requests, seed=5, max_rows=8)
+    check(found, alone(host, requests, seed=5))
+    sizes = [len(starts) for _, starts in loads]
+    assert sizes[0] == 8
+    assert len(sizes) > 3
+    assert min(sizes[:-1]) >= 2
+
+
 def test_prompts_that_begin_together_share_a_pass(model: sg.Model, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of like length do; a long one is no padding of the others."""
     batches: list[int] = []

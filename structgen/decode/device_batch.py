@@ -1,20 +1,27 @@
 """The rows of a batch in device mode: as many in one session as fit together, and each joins as another one ends.
 
-Rows that need the most room begin, so that those of one session are alike; those that are too short to share it
-have the next one, once its last row has ended. What a row is, and what comes of it, is as in the loop on the host
-(batch_loop.py): a row that fails leaves, and nothing else changes. A row that comes to where the tables of the device
-end is handed on, to go on there.
+Rows that need the most room begin, so that those of one session are alike; those that are too short to share it have
+the next one, once its last row has ended. A pass over prompts takes as long as some steps, whether it is over one of
+them or over several, and everybody waits for it: so rows join several at a time. What a row is, and what comes of it,
+is as in the loop on the host (batch_loop.py): a row that fails leaves, and nothing else changes. A row that comes to
+where the tables of the device end is handed on, to go on there.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from structgen.decode.batch_loop import Row
 from structgen.decode.device_loop import DeviceRequest, RowFollower, SessionRows
 from structgen.decode.device_pool import DevicePool
 from structgen.errors import StructgenError
+
+# Rows join where the part of the seats that is free is one by so many, or more. Reckoned and not measured: where a
+# pass over prompts takes as long as 4 to 8 steps and a text 60, this takes 0.8 to 0.9 of the time with 8 rows, and 0.5
+# to 0.7 with 64, of what it takes if rows join as soon as they can.
+_JOIN_BY: Final = 4
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -85,8 +92,12 @@ class _SessionLoop(Generic[T]):
 
     def _join(self) -> Iterator[tuple[int, StructgenError]]:
         """Start rows that wait, as long as there is room; yield those that cannot be started."""
-        joining: dict[RowFollower, int] = {}
-        while len(joining) < self._session.num_free and (number := self._next()) is not None:
+        session, joining = self._session, dict[RowFollower, int]()
+        takes = (number for number in self._waiting if session.takes(self._rows[number].asked))
+        numbers = list(itertools.islice(takes, session.num_free))
+        if self._number_of and len(numbers) == session.num_free < session.num_rows // _JOIN_BY:
+            return
+        for number in numbers:
             self._waiting.remove(number)
             try:
                 follower = self._rows[number].follow()
@@ -96,11 +107,8 @@ class _SessionLoop(Generic[T]):
             else:
                 joining[follower] = number
         if joining:
-            self._session.seat(list(joining))
+            session.seat(list(joining))
             self._number_of |= joining
-
-    def _next(self) -> int | None:
-        return next((number for number in self._waiting if self._session.takes(self._rows[number].asked)), None)
 
 
 def _result_of(row: Row[T]) -> T | StructgenError:

@@ -192,7 +192,11 @@ class RowFollower:
 
 
 class SessionRows:
-    """The rows of a session that are under way, each with its follower; one thread uses it at a time."""
+    """The rows of a session that are under way, each with its follower; one thread uses it at a time.
+
+    Attributes:
+        num_rows: most rows that are under way at a time.
+    """
 
     def __init__(self, session: DeviceSession, *, most_rows: int, release: Callable[[DeviceSession], None]) -> None:
         """Begin without rows.
@@ -204,7 +208,8 @@ class SessionRows:
         """
         self._session: DeviceSession | None = session
         self._release = release
-        self._free = list(range(min(most_rows, session.shape.num_rows)))
+        self.num_rows = min(most_rows, session.shape.num_rows)
+        self._free = list(range(self.num_rows))
         self._seated: dict[int, RowFollower] = {}
 
     @property
