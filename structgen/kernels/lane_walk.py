@@ -8,7 +8,7 @@ Knows neither grammar nor model. The obvious form at the end of the file is what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import or_
@@ -80,19 +80,37 @@ class LaneTrie:
             item.setflags(write=False)
         self.place_of = place_of
         self.nodes: Nodes = compiled.Nodes(byte, about, trie.token_start, trie.token_ids)
-        self._free: list[Scratch] = []
+        self._free: list[_Memory] = []
 
-    def borrow(self, least_room: int) -> Scratch:
+    def borrow(self, least_room: int) -> _Memory:
         """Return scratch memory of at least some size, for this thread until it is given back."""
         try:
-            scratch = self._free.pop()
+            memory = self._free.pop()
         except IndexError:  # to look first would leave time for another thread to take the last one
-            scratch = _new_scratch(_FIRST_ROOM)
-        return scratch if len(scratch.work) >= least_room else _new_scratch(least_room)
+            memory = _Memory(_new_scratch(_FIRST_ROOM))
+        return memory if len(memory.scratch.work) >= least_room else _Memory(_new_scratch(least_room))
 
-    def give_back(self, scratch: Scratch) -> None:
+    def give_back(self, memory: _Memory) -> None:
         """Take scratch memory for other walks."""
-        self._free.append(scratch)
+        self._free.append(memory)
+
+
+class _Memory:
+    """Scratch memory, and the frame that a walk finds it by.
+
+    Attributes:
+        scratch: the arrays.
+        frame: their addresses, behind those of the trie and of the tables, which the walker fills in.
+    """
+
+    __slots__ = ("frame", "scratch")
+
+    def __init__(self, scratch: Scratch) -> None:
+        from structgen.kernels._numba import lane_walk as compiled
+
+        self.scratch = scratch
+        self.frame = np.zeros(compiled.FRAME_SIZE, np.int64)
+        self.frame[compiled.FRAME_OF_SCRATCH :] = _places_of(scratch)
 
 
 class LaneWalker:
@@ -106,7 +124,7 @@ class LaneWalker:
         self._first_bytes_of_gates: dict[tuple[int, ...], npt.NDArray[np.int64]] = {}
         self._num_lanes = 0
         self._num_gates = 0
-        self._tables = _new_tables()
+        self._use(_new_tables())
 
     def add_reader(self, dfa: CountedDfa) -> int:
         """Return the number of a new reader."""
@@ -125,7 +143,7 @@ class LaneWalker:
         number = len(self._kept)
         self._kept.append(kept)  # its arrays must live as long as their addresses are known
         if number == len(self._tables.readers):
-            self._tables = self._tables._replace(readers=_grown(self._tables.readers))
+            self._use(self._tables._replace(readers=_grown(self._tables.readers)))
         self._tables.readers[number] = row
         self._first_bytes.append(first_bytes)
         return number
@@ -140,7 +158,7 @@ class LaneWalker:
         gate = self._num_gates
         self._num_gates += 1
         if gate == len(self._tables.gates):
-            self._tables = self._tables._replace(gates=_grown(self._tables.gates))
+            self._use(self._tables._replace(gates=_grown(self._tables.gates)))
         row = self._tables.gates[gate]
         row[0], row[1] = first, first + len(readers)
         row[2:] = self._first_bytes_of(readers)
@@ -153,11 +171,15 @@ class LaneWalker:
             known = self._first_bytes_of_gates[readers] = np.frombuffer(together.to_bytes(32, "little"), np.int64)
         return known
 
+    def _use(self, tables: Tables) -> None:
+        self._tables = tables
+        self._frame = np.array([*_places_of(self._trie.nodes), *_places_of(tables)], np.int64)
+
     def _add_lanes(self, readers: Sequence[int]) -> int:
         first = self._num_lanes
         self._num_lanes += len(readers)
         while self._num_lanes > len(self._tables.lanes):
-            self._tables = self._tables._replace(lanes=_grown(self._tables.lanes))
+            self._use(self._tables._replace(lanes=_grown(self._tables.lanes)))
         # What follows a new lane is not known, as the table says from the start.
         if len(readers) == 1:
             self._tables.lanes[first, 0] = readers[0]
@@ -196,17 +218,17 @@ class LaneWalker:
     ) -> Ends | None:
         room = 1 + len(starts)
         while True:
-            scratch = self._trie.borrow(room)  # a walk that fails keeps it
-            has_run = self._has_run(scratch, mask, starts, exits, follow, wants_ends=wants_ends)
-            found = _ends_in(scratch) if has_run and wants_ends else None
-            self._trie.give_back(scratch)
+            memory = self._trie.borrow(room)  # a walk that fails keeps it
+            has_run = self._has_run(memory, mask, starts, exits, follow, wants_ends=wants_ends)
+            found = _ends_in(memory.scratch) if has_run and wants_ends else None
+            self._trie.give_back(memory)
             if has_run:
                 return found
-            room = 4 * len(scratch.work)
+            room = 4 * len(memory.scratch.work)
 
     def _has_run(
         self,
-        scratch: Scratch,
+        memory: _Memory,
         mask: Ints,
         starts: Sequence[Start],
         exits: Sequence[Exits],
@@ -217,6 +239,7 @@ class LaneWalker:
         """Do the whole walk; return False if the scratch memory is too small."""
         from structgen.kernels._numba import lane_walk as compiled
 
+        scratch, frame = memory.scratch, memory.frame
         scratch.sizes.fill(0)
         scratch.seen.fill(-1)
         if wants_ends:
@@ -225,16 +248,18 @@ class LaneWalker:
             scratch.work[: len(starts)] = [(lane, 0, state, count) for lane, state, count in starts]
         scratch.sizes[compiled.NUM_WORK] = len(starts)
         for one in exits:
-            if not compiled.leave(self._trie.place_of, scratch, one.nodes, one.gate, one.count, one.low, one.high):
+            if not compiled.leave(self._trie.place_of, frame, one.nodes, one.gate, one.count, one.low, one.high):
                 return False
-        while compiled.walk(self._trie.nodes, self._tables, scratch, mask, wants_ends):
+        while True:
+            frame[: compiled.FRAME_OF_SCRATCH] = self._frame  # which what was asked last may have replaced
+            if not compiled.walk(frame, mask, wants_ends):
+                return False
             num_asked = int(scratch.sizes[compiled.NUM_ASKED])
             if not num_asked:
                 return True
             for lane in scratch.asked[:num_asked].tolist():
                 gate = follow(lane)  # may replace the tables
                 self._tables.lanes[lane, 1] = gate
-        return False
 
 
 @lru_cache(maxsize=4096)
@@ -283,6 +308,11 @@ def _new_scratch(room: int) -> Scratch:
         np.zeros(2 * room, np.int32),
         np.zeros((4 * room, 2), np.int32),
     )
+
+
+def _places_of(arrays: Iterable[npt.NDArray[np.generic]]) -> list[int]:
+    """Return the address and the number of rows of each array."""
+    return [number for item in arrays for number in (item.ctypes.data, len(item))]
 
 
 def _grown(table: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:

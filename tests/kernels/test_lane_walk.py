@@ -119,7 +119,7 @@ def test_walks_equal_the_obvious_walk() -> None:
 @pytest.mark.parametrize("room", [1, 2, 3, 1025])
 def test_hash_tables_have_a_power_of_two_of_places(room: int) -> None:
     """Whatever room is asked for, as for 1,024 starts: among 6 places a search went round two of them for ever."""
-    scratch = LaneTrie(ByteTrie.build([b"a"])).borrow(room)
+    scratch = LaneTrie(ByteTrie.build([b"a"])).borrow(room).scratch
     sizes = [len(scratch.seen), len(scratch.end_keys)]
 
     assert all(size.bit_count() == 1 and size >= 2 * room for size in sizes)
@@ -235,4 +235,4 @@ def test_the_last_scratch_memory_may_be_taken_in_between(monkeypatch: pytest.Mon
 
     trie = LaneTrie(ByteTrie.build([b"a"]))
     monkeypatch.setattr(trie, "_free", Taken())
-    assert len(trie.borrow(8).work) >= 8
+    assert len(trie.borrow(8).scratch.work) >= 8

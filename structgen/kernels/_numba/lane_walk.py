@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import types
+from numba import carray, types  # type: ignore[attr-defined]  # numba has no stubs
 
 from structgen.kernels._numba import array, jit, pointer_to
 
@@ -32,6 +32,11 @@ SEVERAL_TOKENS = -2
 # Entries of sizes.
 NUM_WORK, NUM_PENDING, NUM_ASKED, NUM_SEEN, NUM_ENDS, NUM_PLACES = range(6)
 NUM_SIZES = 6
+
+
+# A frame holds an address and a number of rows for each array of Nodes, Tables and Scratch, in this order: one argument
+# instead of sixteen, each of which takes longer to hand over than a step of a walk.
+FRAME_OF_SCRATCH, FRAME_SIZE = 14, 32
 
 
 class Nodes(NamedTuple):
@@ -69,8 +74,6 @@ _INTS = array(types.int32)
 _OUT = types.int32[:, ::1]
 _FLAGS = array(types.boolean, 2)
 _LONGS = types.int64[::1]
-_NODES: Any = types.NamedTuple([array(types.uint8), array(types.int32, 2), _INTS, _INTS], Nodes)  # type: ignore[no-untyped-call]  # numba has no stubs
-_TABLES: Any = types.NamedTuple([types.int64[:, ::1], _OUT, types.int64[:, ::1]], Tables)  # type: ignore[no-untyped-call]  # numba has no stubs
 _SCRATCH: Any = types.NamedTuple(  # type: ignore[no-untyped-call]  # numba has no stubs
     [_LONGS, _OUT, _OUT, types.int32[::1], _LONGS, _OUT, _LONGS, types.int32[::1], _OUT], Scratch
 )
@@ -79,6 +82,24 @@ _ROW = types.int32[::1]
 
 _ints_at = pointer_to(types.int32)
 _bytes_at = pointer_to(types.uint8)
+_longs_at = pointer_to(types.int64)
+
+
+@jit(_SCRATCH(_LONGS))
+def _scratch_at(frame: Array) -> Any:
+    """Return the scratch memory of a frame."""
+    at = frame[FRAME_OF_SCRATCH:]
+    return Scratch(
+        carray(_longs_at(at[0]), (at[1],)),
+        carray(_ints_at(at[2]), (at[3], 4)),
+        carray(_ints_at(at[4]), (at[5], 2)),
+        carray(_ints_at(at[6]), (at[7],)),
+        carray(_longs_at(at[8]), (at[9],)),
+        carray(_ints_at(at[10]), (at[11], 3)),
+        carray(_longs_at(at[12]), (at[13],)),
+        carray(_ints_at(at[14]), (at[15],)),
+        carray(_ints_at(at[16]), (at[17], 2)),
+    )
 
 
 @jit(types.int64(types.int64, types.int64, types.int64))
@@ -129,11 +150,9 @@ def _list_asked(pending: Array, num_pending: Any, asked: Array) -> Any:
     return num_asked
 
 
-@jit(types.boolean(_NODES, _TABLES, _SCRATCH, _ROW, types.boolean))
+@jit(types.boolean(_LONGS, _ROW, types.boolean))
 def walk(  # noqa: C901, PLR0915  # one loop: an inner call that passes arrays on costs more than a step of the walk
-    nodes: Nodes,
-    tables: Tables,
-    scratch: Scratch,
+    frame: Array,
     mask: Array,
     wants_ends: bool,  # noqa: FBT001  # compiled functions take no keywords
 ) -> bool:
@@ -141,8 +160,14 @@ def walk(  # noqa: C901, PLR0915  # one loop: an inner call that passes arrays o
 
     What was pending before comes first: the gates that follow the lanes asked for must be known by now.
     """
-    about = nodes.about
-    readers, lanes, gates = tables.readers, tables.lanes, tables.gates
+    scratch = _scratch_at(frame)
+    bytes_of = carray(_bytes_at(frame[0]), (frame[1],))
+    about = carray(_ints_at(frame[2]), (frame[3], NUM_ABOUT_COLUMNS))
+    token_start = carray(_ints_at(frame[4]), (frame[5],))
+    token_ids = carray(_ints_at(frame[6]), (frame[7],))
+    readers = carray(_longs_at(frame[8]), (frame[9], NUM_READER_COLUMNS))
+    lanes = carray(_ints_at(frame[10]), (frame[11], 2))
+    gates = carray(_longs_at(frame[12]), (frame[13], NUM_GATE_COLUMNS))
     sizes, work, pending, seen = scratch.sizes, scratch.work, scratch.pending, scratch.seen
     num_work = sizes[NUM_WORK]
     if num_work + sizes[NUM_PENDING] > work.shape[0]:
@@ -176,7 +201,7 @@ def walk(  # noqa: C901, PLR0915  # one loop: an inner call that passes arrays o
             last = gates[gate, LAST_LANE]
             from_state = from_count = np.int64(0)
         for child in range(about[place, FIRST_CHILD], about[place, LAST_CHILD]):
-            byte = np.int64(nodes.byte[child])
+            byte = np.int64(bytes_of[child])
             if gate >= 0 and not (gates[gate, FIRST_BYTES + (byte >> 6)] >> (byte & 63)) & 1:
                 continue
             for lane in range(first, last):
@@ -207,8 +232,8 @@ def walk(  # noqa: C901, PLR0915  # one loop: an inner call that passes arrays o
                         mask[token >> 5] |= np.int32(1) << np.int32(token & 31)
                     else:
                         node = about[child, NODE]
-                        for k in range(nodes.token_start[node], nodes.token_start[node + 1]):
-                            token = nodes.token_ids[k]
+                        for k in range(token_start[node], token_start[node + 1]):
+                            token = token_ids[k]
                             mask[token >> 5] |= np.int32(1) << np.int32(token & 31)
                     if wants_ends and not _note_end(scratch, lane, about[child, NODE], after, count):
                         return False
@@ -245,12 +270,13 @@ def walk(  # noqa: C901, PLR0915  # one loop: an inner call that passes arrays o
     return True
 
 
-@jit(types.boolean(_INTS, _SCRATCH, array(types.int32, 2), *(types.int64,) * 4))
-def leave(place_of: Array, scratch: Scratch, exits: Array, gate: int, count: int, low: int, high: int) -> bool:
+@jit(types.boolean(_INTS, _LONGS, array(types.int32, 2), *(types.int64,) * 4))
+def leave(place_of: Array, frame: Array, exits: Array, gate: int, count: int, low: int, high: int) -> bool:
     """Make work of the gate at each node of exits, rows (node, ticks), whose ticks and count are within bounds.
 
     False if there is no room; high is -1 for no bound.
     """
+    scratch = _scratch_at(frame)
     sizes, work = scratch.sizes, scratch.work
     num_work = sizes[NUM_WORK]
     if num_work + exits.shape[0] > work.shape[0]:
