@@ -13,7 +13,8 @@ With --check there is no card: nothing that is written then is a measurement.
 from __future__ import annotations
 
 import argparse
-import json
+import faulthandler
+import importlib.util
 import os
 import platform
 import sys
@@ -22,6 +23,8 @@ from pathlib import Path
 
 if "--check" in sys.argv:
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
+if importlib.util.find_spec("structgen") is None:  # a machine that has this repository, where nothing was installed
+    sys.path.append(str(Path(__file__).parents[1]))
 
 import torch
 from gpu_kernels import check_kernels, time_kernels
@@ -29,6 +32,8 @@ from gpu_machines import read
 from gpu_other_kernels import check_other_kernels, time_other_kernels
 from gpu_report import Report
 from gpu_steps import check_texts, time_steps
+
+_GRACE_SECONDS = 30.0
 
 
 def main() -> None:
@@ -43,16 +48,17 @@ def main() -> None:
         sys.exit("torch sees no CUDA device: run it on a GPU machine, or with --check")
     device = torch.device("cpu" if options.check else "cuda")
     torch.set_num_threads(1 if options.check else torch.get_num_threads())
-    report = Report(environment(device), deadline=time.monotonic() + options.seconds, is_check=options.check)
+    if not options.check:
+        # A kernel that never ends would hold the machine; what was found is written by then.
+        faulthandler.dump_traceback_later(options.seconds + _GRACE_SECONDS, exit=True)
+    deadline = time.monotonic() + options.seconds
+    report = Report(environment(device), folder=options.out, deadline=deadline, is_check=options.check)
     machines = read(options.machines)
     if not machines:
         report.note(f"no machines in {options.machines}: texts were checked with made-up ones only")
     checks, times = (check_kernels, check_other_kernels, check_texts), (time_kernels, time_steps, time_other_kernels)
     for stage in (*checks, *times):
         report.stage(stage, device, machines)
-        options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "gpu.json").write_text(json.dumps(report.as_json(), indent=1) + "\n", encoding="utf-8")
-        (options.out / "gpu.md").write_text(report.as_markdown(), encoding="utf-8")
     print(report.as_markdown())
     sys.exit(1 if report.faults else 0)
 

@@ -207,6 +207,9 @@ def time_kernels(report: Report, device: torch.device, machines: Sequence[Prepar
     """Time each kernel beside the bytes that it has to read."""
     speed = bytes_per_us(device)
     report.note(f"a copy of 1 GiB moves {speed * 1e6 / 1e12:.2f} TB/s" if speed > 1 else "no card, no floors")
+    if device.type == "cuda":
+        held = torch.cuda.get_device_properties(device).L2_cache_size / 2**20
+        report.note(f"what fits into the {held:.0f} MiB of the L2 cache stays there, and may be read below the floor")
     for size in _SMALL_SIZES if report.is_check else SIZES:
         tables = new_tables(made_up(size), device)
         for batch in _SMALL_BATCHES if report.is_check else BATCHES:
@@ -222,6 +225,7 @@ def _time_case(report: Report, case: Case, speed: float) -> None:
     logits_bytes = case.logits.nbytes
     words = case.masks.words[case.masks.row.long()]
     draft, drawn = _draft(case)
+    truncated = with_truncation(case.options)
     accepted, places = Accepted.new(*drawn.shape, device=device), Places.new(*drawn.shape, device=device)
     rows = torch.empty_like(case.masks.row)
     tables, registers = case.tables, case.registers
@@ -242,7 +246,7 @@ def _time_case(report: Report, case: Case, speed: float) -> None:
             logits_bytes + mask_bytes,
         ),
         "sample": (lambda: sample_into(case, case.options), logits_bytes + mask_bytes),
-        "sample, top_p": (lambda: sample_into(case, with_truncation(case.options)), logits_bytes + mask_bytes),
+        "sample, top_p": (lambda: sample_into(case, truncated), logits_bytes + mask_bytes),
         "argmax of torch, no mask": (lambda: case.logits.argmax(dim=1), logits_bytes),
         "mask_row_within, no cut": (
             again("mask_row_within_", "_mask_row_within_triton_", advance, tables, start, registers.num_left, rows),

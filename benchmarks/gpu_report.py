@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 
 _LAUNCHES = 10
 _ROUNDS = 9
+# Clocks for which a device is kept busy before it is timed, so that all that is timed is in its queue by then.
+_HEAD_START = 1_000_000
 
 
 @dataclass(kw_only=True, slots=True)
@@ -39,7 +43,7 @@ class Figure:
 
 
 class Report:
-    """Collects, and keeps an eye on the clock.
+    """Collects, writes what there is as it comes, and keeps an eye on the clock.
 
     Attributes:
         is_check: whether this is the small run on a CPU.
@@ -47,9 +51,10 @@ class Report:
         figures: what was timed.
     """
 
-    def __init__(self, environment: dict[str, str], *, deadline: float, is_check: bool) -> None:
+    def __init__(self, environment: dict[str, str], *, folder: Path, deadline: float, is_check: bool) -> None:
         """Start empty."""
         self.environment = environment
+        self._folder = folder
         self.is_check = is_check
         self.faults: list[str] = []
         self.notes: list[str] = []
@@ -76,16 +81,25 @@ class Report:
         """Keep a remark, and show it at once."""
         self.notes.append(text)
         print(text, flush=True)
+        self._write()
 
     def expect(self, is_right: bool, what: str) -> None:  # noqa: FBT001 - a condition, as of assert
         """Keep a fault if something does not hold."""
         if not is_right:
             self.faults.append(what)
             print(f"FAULT: {what}", flush=True)
+            self._write()
 
     def add(self, table: str, what: str, *, us: float, **rest: Any) -> None:
         """Keep a time."""
         self.figures.append(Figure(table=table, what=what, us=us, **rest))
+        self._write()
+
+    def _write(self) -> None:
+        # Each time, because a machine that is lent may be taken back, and a kernel may never end.
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / "gpu.json").write_text(json.dumps(self.as_json(), indent=1) + "\n", encoding="utf-8")
+        (self._folder / "gpu.md").write_text(self.as_markdown(), encoding="utf-8")
 
     def as_json(self) -> dict[str, Any]:
         """Return everything as plain data."""
@@ -139,15 +153,26 @@ def microseconds(call: Callable[[], object], device: torch.device, *, launches: 
     except RuntimeError:
         torch.cuda.synchronize()
         return event_microseconds(call)
-    return event_microseconds(graph.replay, per=launches)
+    return event_microseconds(graph.replay, per=launches, is_queued=True)
 
 
-def event_microseconds(call: Callable[[], object], *, per: int = 1, rounds: int = _ROUNDS) -> float:
-    """Return the median time between two events around a call, over a number of parts."""
+def event_microseconds(
+    call: Callable[[], object], *, per: int = 1, rounds: int = _ROUNDS, is_queued: bool = False
+) -> float:
+    """Return the median time between two events around a call, over a number of parts.
+
+    Args:
+        call: what is timed.
+        per: number of parts.
+        rounds: how often.
+        is_queued: whether the device begins when all is in its queue, so that what the host needs is not in the time.
+    """
     call()
     times = []
     for _ in range(rounds):
         first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        if is_queued:
+            torch.cuda._sleep(_HEAD_START)
         first.record()
         call()
         last.record()
@@ -162,4 +187,4 @@ def bytes_per_us(device: torch.device) -> float:
         return 1.0
     source = torch.empty(1 << 30, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
-    return 2 * source.nbytes / event_microseconds(lambda: target.copy_(source))
+    return 2 * source.nbytes / event_microseconds(lambda: target.copy_(source), is_queued=True)

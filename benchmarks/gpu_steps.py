@@ -10,7 +10,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -31,6 +31,7 @@ from structgen.decode.rounds import Rounds
 from structgen.decode.target import Target
 from structgen.errors import NoLegalTokenError, StructgenError
 from structgen.kernels import accept, advance, sample, tally
+from structgen.kernels.advance import RUNNING
 
 _VOCABULARY = 128_256
 _PROMPT, _SLOTS = 128, 512
@@ -189,23 +190,57 @@ def _time_batch(report: Report, model: CausalModel, size: str, batch: int, num_t
         session = rows._session
         if session is None:
             continue  # it was not given back yet
+        begun = _standing(session)
         with_host_us = _time_rows(rows, session, 1 if report.is_check else _READINGS)
         sums = session._state.tally
         num_passes, num_accepted = int(sums.num_passes.sum()), int(sums.num_accepted.sum())
-        us = _time_step(session._step, model.device)
+        # Beside the wait for the event of the oldest copy, which torch's watch does not count.
+        waits_of_reading = waits_of(rows.step, model.device)
+        what = "free, our sampler" if one is prepared[0] else f"constrained, {num_drafted} drafted"
+        us = _time_rows_again(report, session, begun, lambda session=session: _time_step(session._step, model.device))
         more = {
             "beside it": f"{us / bare_us:.3f}",
             "with the host, µs": f"{with_host_us:.2f}",
             "tokens a pass": f"{1 + num_accepted / max(num_passes, 1):.2f}",
             "graph": session.eager_because or "yes",
-            "waits of a step": waits_of(session._step, model.device),
+            # Of what is launched: a graph that is there has none, whatever was captured.
+            "waits of a step": waits_of(session._step._step, model.device),
+            "waits of a reading": waits_of_reading,
         }
-        what = "free, our sampler" if one is prepared[0] else f"constrained, {num_drafted} drafted"
         report.add("Steps", f"{size}: {what}", us=us, **add, more=more)
         if model.device.type == "cuda":
-            eager = event_microseconds(session._step._step)
+            step = session._step._step
+            eager = _time_rows_again(report, session, begun, lambda step=step: event_microseconds(step))
             report.add("Steps", f"{size}: {what}, no graph", us=eager, **add)
         rows.close()
+
+
+def _standing(session: DeviceSession) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Return what says where rows stand, with what it says now."""
+    if session._state.memory.device.type == "cuda":
+        torch.cuda.synchronize()  # it was written on another stream
+    registers = session._state.registers
+    tensors = [session._state.tally.last, *(getattr(registers, field.name) for field in fields(registers))]
+    return [(tensor, tensor.clone()) for tensor in tensors]
+
+
+def _time_rows_again(
+    report: Report,
+    session: DeviceSession,
+    begun: list[tuple[torch.Tensor, torch.Tensor]],
+    time_it: Callable[[], float],
+) -> float:
+    """Return a time of rows that begin anew, none of which may have ended while it was taken."""
+    if session._state.memory.device.type == "cuda":
+        torch.cuda.synchronize()
+    for tensor, before in begun:
+        tensor.copy_(before)
+    us = time_it()
+    is_done = session._state.registers.is_done
+    num_begun = next(int((before == RUNNING).sum()) for tensor, before in begun if tensor is is_done)
+    num_running = int((is_done == RUNNING).sum())
+    report.expect(num_running == num_begun, f"{num_begun - num_running} rows had ended while steps were timed")
+    return us
 
 
 def _time_rows(rows: SessionRows, session: DeviceSession, num_readings: int) -> float:
@@ -228,7 +263,7 @@ def _time_step(step: GraphedStep, device: torch.device) -> float:
         for _ in range(_STEPS):
             step()
 
-    return event_microseconds(steps, per=_STEPS, rounds=5)
+    return event_microseconds(steps, per=_STEPS, rounds=5, is_queued=step.eager_because is None)
 
 
 def bare_step(model: CausalModel, batch: int) -> GraphedStep:
