@@ -106,6 +106,11 @@ class AutomatonCore:
         return self._lock
 
     @property
+    def scans(self) -> VocabularyScans:
+        """What lexemes mean for the vocabulary."""
+        return self._scans
+
+    @property
     def start_configuration(self) -> int:
         """The state before any text."""
         return self._parser.start

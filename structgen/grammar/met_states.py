@@ -16,24 +16,26 @@ import numpy as np
 import numpy.typing as npt
 
 from structgen.array_store import ArrayLayout
-from structgen.grammar.core import ROW_ARRAYS, AutomatonCore, rows_fit, unpacked_row, with_stops
+from structgen.grammar.core import ROW_ARRAYS, AutomatonCore, packed_row, rows_fit, unpacked_row, with_stops
+from structgen.grammar.rows import WIDE_NUM_BYTES
 from structgen.kernels.trie_walk import Ints
 from structgen.vocabulary import Vocabulary
 
 MET_ARRAYS = {
-    "met_states": ArrayLayout(np.int32, (None, 5)),
+    "met_states": ArrayLayout(np.int32, (None, 6)),
     "met_steps": ArrayLayout(np.int32, (None, 2)),
     "met_num_terminals": ArrayLayout(np.int32, (1,)),
 }
 """The arrays that S states and E steps are kept in.
 
-met_states: (S + 1, 5) of each state the place of its row among the row_keys, -1 where it was not worked out; 1 where
+met_states: (S + 1, 6) of each state the place of its row among the row_keys, -1 where it was not worked out; 1 where
     the text may end; the state before, which has a smaller number, and the token that led here, -1 and -1 of the start;
-    and where its steps begin. The last line says where they end.
+    the place among the rows of the tokens that change nothing here, -1 where these are not known; and where its steps
+    begin. The last line says where they end.
 met_steps: (E, 2) token and state after it.
 met_num_terminals: (1,) lexemes of the grammar.
 """
-_ROW, _IS_ACCEPTING, _BEFORE, _TOKEN, _FIRST_STEP = range(5)
+_ROW, _IS_ACCEPTING, _BEFORE, _TOKEN, _STAYING, _FIRST_STEP = range(6)
 
 ARRAYS = ROW_ARRAYS | MET_ARRAYS
 """All arrays that `exported` gives."""
@@ -41,8 +43,8 @@ ARRAYS = ROW_ARRAYS | MET_ARRAYS
 _FIRST = 1 << 48
 """Met states are numbered from here on, so that they are told from those of the core."""
 
-_MAX_STATES = 4096
-_MAX_STEPS = 1 << 14
+_MAX_STATES = 2048
+_MAX_STEPS = 1 << 13
 
 
 class MetStates:
@@ -115,7 +117,7 @@ class MetStates:
     @property
     def num_distinct_rows(self) -> int:
         """Number of rows at hand that differ."""
-        return len(self._arrays["row_start"]) - 1
+        return int(self._arrays["row_place"].max(initial=-1)) + 1
 
     # ------------------------------------------------------------------ what walks ask
 
@@ -144,19 +146,25 @@ class MetStates:
             row = self.row_of(configuration)
             if row < 0:
                 return self.core.mask(self._placed(configuration))
-            key = int(self._arrays["row_place"][row]), self.is_accepting(configuration)
-            if key not in self._distinct:
-                self._distinct[key] = self._unpacked(key[0], is_accepting=key[1])
-            known = self._masks[configuration] = self._distinct[key]
+            is_accepting = self.is_accepting(configuration)
+            known = self._row(int(self._arrays["row_place"][row]), is_accepting=is_accepting)
+            self._masks[configuration] = known
         return known
 
-    def _unpacked(self, place: int, *, is_accepting: bool) -> Ints:
+    def _row(self, place: int, *, is_accepting: bool = False) -> Ints:
+        """Return one of the rows, with the stop ids where the text may end."""
+        known = self._distinct.get((place, is_accepting))
+        if known is None:
+            known = unpacked_row(self._packed(place), self.num_words)
+            if is_accepting:
+                known = with_stops(known, (stop for stop in self._vocabulary.stop_ids if stop < self._vocabulary.size))
+                known.setflags(write=False)
+            self._distinct[place, is_accepting] = known
+        return known
+
+    def _packed(self, place: int) -> bytes:
         first, last = self._arrays["row_start"][place : place + 2].tolist()
-        mask = unpacked_row(self._arrays["row_data"][first:last].tobytes(), self.num_words)
-        if is_accepting:
-            mask = with_stops(mask, (stop for stop in self._vocabulary.stop_ids if stop < self._vocabulary.size))
-            mask.setflags(write=False)
-        return mask
+        return self._arrays["row_data"][first:last].tobytes()
 
     def next_configuration(self, configuration: int, token_id: int) -> int:
         """Return the state after a token that is not a stop id.
@@ -165,7 +173,14 @@ class MetStates:
             TokenRejectedError: the token is illegal here.
         """
         after = None if configuration < _FIRST else self.steps_of(configuration).get(token_id)
+        if after is None and configuration >= _FIRST and self._stays(configuration, token_id):
+            after = configuration
         return self.core.next_configuration(self._placed(configuration), token_id) if after is None else after
+
+    def _stays(self, configuration: int, token_id: int) -> bool:
+        """Return whether it is known of a token that it changes nothing in a met state."""
+        place = int(self._states[configuration - _FIRST, _STAYING])
+        return place >= 0 and bool(int(self._row(place)[token_id >> 5]) >> (token_id & 31) & 1)
 
     def key(self, configuration: int) -> tuple[int, int]:
         """Return a key that is the same wherever the same tokens are legal: counts far from bounds do not matter."""
@@ -207,6 +222,11 @@ class MetStates:
         """Return what the row of a state is kept by, empty where it has none."""
         row = self.row_of(configuration)
         return b"" if row < 0 else self._arrays["row_keys"][row].tobytes()
+
+    def staying(self, configuration: int) -> bytes | None:
+        """Return the packed row of the tokens that change nothing in a met state, None where these are not known."""
+        place = int(self._states[configuration - _FIRST, _STAYING])
+        return None if place < 0 else self._packed(place)
 
     def steps_of(self, configuration: int) -> dict[int, int]:
         """Return the steps from a met state: token -> met state."""
@@ -252,10 +272,13 @@ def exported(core: AutomatonCore, met: MetStates | None) -> dict[str, npt.NDArra
     order, origin = [core.start_configuration], [(-1, -1)]
     number = {core.start_configuration: 0}
     states, steps = list[tuple[int, ...]](), list[tuple[int, int]]()
+    extra, found = dict[bytes, int](), dict[tuple[bytes, int], bytes]()
     for state in order:
         holder = core if met is None or state < _FIRST else met
         row = place_of.get(holder.row_key(state), -1)
-        states.append((row, holder.is_accepting(state), *origin[len(states)], len(steps)))
+        staying = holder.staying(state) if isinstance(holder, MetStates) else _staying(core, state, found)
+        place = -1 if staying is None else extra.setdefault(staying, len(arrays["row_start"]) - 1 + len(extra))
+        states.append((row, holder.is_accepting(state), *origin[len(states)], place, len(steps)))
         for token, target in after.get(state, {}).items():
             if target not in number and len(order) < _MAX_STATES:
                 number[target] = len(order)
@@ -263,12 +286,44 @@ def exported(core: AutomatonCore, met: MetStates | None) -> dict[str, npt.NDArra
                 order.append(target)
             if target in number and len(steps) < _MAX_STEPS:
                 steps.append((token, number[target]))
-    states.append((-1, 0, -1, -1, len(steps)))
+    states.append((-1, 0, -1, -1, -1, len(steps)))
+    ends = arrays["row_start"][-1] + np.cumsum(list(map(len, extra)), dtype=np.int32)
     return arrays | {
+        "row_start": np.concatenate([arrays["row_start"], ends]),
+        "row_data": np.concatenate([arrays["row_data"], np.frombuffer(b"".join(extra), np.uint8)]),
         "met_states": np.array(states, np.int32),
         "met_steps": np.array(steps, np.int32).reshape(-1, 2),
         "met_num_terminals": np.array([core.num_terminals], np.int32),
     }
+
+
+def _staying(core: AutomatonCore, configuration: int, found: dict[tuple[bytes, int], bytes]) -> bytes | None:
+    """Return the packed row of the tokens that change nothing in a state, None where that is not known at once.
+
+    It is where one lexeme alone is read whose words all end in states that lead nowhere, such as the quote of a string:
+    then a token that leads back to the state has ended no word on its way. A bound on the length that is still to be
+    met, or that may be passed, would change with each token.
+
+    Args:
+        core: whose state it is.
+        configuration: the state.
+        found: what was found before, by DFA and its state.
+    """
+    threads, _ = core.parser.configurations[configuration]
+    if len(threads) != 1:
+        return None
+    ((terminal, state, count, stack),) = threads
+    shape = core.parser.terminals[terminal]
+    is_open = shape.max_length is None and count == shape.min_length
+    if not is_open or shape.num_bytes[state] < WIDE_NUM_BYTES or core.parser.near_deep(stack):
+        return None
+    key = shape.dfa.digest, state
+    if key not in found and not any(shape.num_bytes[end] for end in np.flatnonzero(shape.dfa.accepting)):
+        groups = core.scans.groups(shape.dfa, state)
+        mask = core.scans.new_row()
+        groups.add_to(mask, core.scans.scan(shape.dfa, state).row, groups.ends[:, 0] == state, core.scans.trie)
+        found[key] = packed_row(mask)
+    return found.get(key)
 
 
 def _steps(core: AutomatonCore, met: MetStates | None) -> dict[int, dict[int, int]]:

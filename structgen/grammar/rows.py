@@ -22,7 +22,7 @@ from structgen.kernels import trie_walk
 from structgen.kernels.lane_walk import Exits, LaneWalker, Start
 from structgen.kernels.trie_walk import Bools, Ints
 
-_WIDE_NUM_BYTES = 24
+WIDE_NUM_BYTES = 24
 """A state that goes on with this many bytes is walked once per vocabulary, not once per grammar."""
 
 
@@ -146,7 +146,7 @@ class RowBuilder:
         for thread in self.parser.configurations[configuration][0]:
             terminal, state, count, stack = thread
             shape = self.parser.terminals[terminal]
-            if shape.num_bytes[state] < _WIDE_NUM_BYTES:
+            if shape.num_bytes[state] < WIDE_NUM_BYTES:
                 starts.append((self._lane_of(terminal, stack), state, count))
                 continue
             wide.append(thread)
