@@ -79,9 +79,15 @@ def test_files_that_lie_are_told(maskbench: ModuleType, tokenizer: Path, tmp_pat
     assert found["valid instances refused"] == "1 of 1"
 
 
-def test_what_takes_too_long_is_told(maskbench: ModuleType, tokenizer: Path) -> None:
+def test_what_takes_too_long_is_told(maskbench: ModuleType, tokenizer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A schema that passes its time is a row of its own, and the next one is run as ever."""
+
+    def endless(*_: Any) -> None:
+        while True:
+            pass
+
     one = bench(maskbench, tokenizer, seconds=1e-3)
+    monkeypatch.setattr(one, "_compile", endless)
     path = maskbench.OWN_DATA / "settings.json"
     assert one.run(path).verdict == "timeout"
     assert bench(maskbench, tokenizer).run(path).verdict == "passes"
