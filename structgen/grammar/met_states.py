@@ -315,7 +315,7 @@ def _staying(core: AutomatonCore, configuration: int, found: dict[tuple[bytes, i
     ((terminal, state, count, stack),) = threads
     shape = core.parser.terminals[terminal]
     is_open = shape.max_length is None and count == shape.min_length
-    if not is_open or shape.num_bytes[state] < WIDE_NUM_BYTES or core.parser.near_deep(stack):
+    if not is_open or shape.num_bytes[state] < WIDE_NUM_BYTES or core.parser.any_near_deep([stack]):
         return None
     key = shape.dfa.digest, state
     if key not in found and not any(shape.num_bytes[end] for end in np.flatnonzero(shape.dfa.accepting)):
