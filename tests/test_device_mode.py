@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
 import structgen as sg
 from structgen.decode import device_pool
@@ -27,13 +28,18 @@ SCHEMA = sg.JsonSchema(
 )
 
 
-@pytest.fixture(scope="module")
-def model() -> sg.Model:
-    """A tiny model on the CPU, whose pool is told that device mode is for the CPU too."""
+def on_a_device() -> sg.Model:
+    """Return a tiny model on the CPU, whose pool is told that device mode is for the CPU too."""
     made = sg.Model(tiny_llama(), byte_tokenizer())
     runtime = made._runtime
     runtime.device_pool = DevicePool(runtime._causal_model, runtime.vocabulary, device_types=("cpu",))
     return made
+
+
+@pytest.fixture(scope="module")
+def model() -> sg.Model:
+    """The model of most tests."""
+    return on_a_device()
 
 
 @pytest.fixture(scope="module")
@@ -203,3 +209,14 @@ def test_a_model_on_several_devices_draws_on_the_host() -> None:
     assert spread.head.gathered is None
     pool = DevicePool(spread, sg.Vocabulary.from_tokenizer(byte_tokenizer()), device_types=("cpu",))
     assert "several devices" in str(pool.host_mode_because(None, sg.Speculation(), deterministic=False))
+
+
+def test_a_caller_may_be_in_inference_mode() -> None:
+    """A session that was made in it is taken by a call that is not: its tensors can be changed there, too."""
+    generator = on_a_device().generator(SCHEMA)
+    generator.automaton.freeze()
+    with torch.inference_mode():
+        first = generator.run(sg.Raw("hello"), seed=7)
+    again = generator.run(sg.Raw("hello"), seed=7)
+    assert (first.report.mode, again.report.mode) == ("device", "device")
+    assert first.text == again.text

@@ -20,6 +20,7 @@ from structgen.decode.attention_mask import Reach, RowLayout, chain_mask
 from structgen.decode.head import Head
 from structgen.decode.mask_table import DeviceSide, MaskTables
 from structgen.decode.packed_linear import PackedLinear
+from structgen.decode.sending import sent
 from structgen.errors import OptionError
 
 # What layers of a transformers config may be called when their cache is keys and values per position.
@@ -81,7 +82,7 @@ class CausalModel:
         Returns:
             (rows, width, hidden_size) hidden states.
         """
-        positions = torch.from_numpy(np.stack([layout.positions for layout in layouts])).to(self.device)
+        positions = sent(torch.from_numpy(np.stack([layout.positions for layout in layouts])), self.device)
         masks = None
         if num_positions is not None:
             masks = {reach.kind: self._mask(layouts, num_positions, reach) for reach in self._reaches}
@@ -119,7 +120,7 @@ class CausalModel:
             return self._body(input_ids=token_ids, **options)[0]
 
     def _mask(self, layouts: list[RowLayout], num_positions: int, reach: Reach) -> torch.Tensor:
-        seen = torch.from_numpy(np.stack([layout.mask(num_positions, reach) for layout in layouts])).to(self.device)
+        seen = sent(torch.from_numpy(np.stack([layout.mask(num_positions, reach) for layout in layouts])), self.device)
         mask = torch.zeros(seen.shape, dtype=self._dtype, device=self.device)
         return mask.masked_fill_(~seen, torch.finfo(self._dtype).min)[:, None]
 

@@ -44,8 +44,11 @@ class Lane:
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
-        """Let what is started inside be done on the lane, behind all that was started on it before."""
-        with self._lock:
+        """Let what is started inside be done on the lane, behind all that was started on it before.
+
+        Not in the inference mode of a caller: tensors that are made in it could only be changed in it.
+        """
+        with self._lock, torch.inference_mode(mode=False), torch.no_grad():
             if self._device.type != "cuda":
                 yield
                 return

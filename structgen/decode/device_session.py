@@ -131,7 +131,7 @@ class DeviceSession:
                 ring_size=steps_per_reading * (_READINGS_AHEAD + 1) * shape.num_nodes,
                 device=model.device,
             )
-        self._reader = DeviceReader(state.memory, state.told, num_slots=_READINGS_AHEAD + 1)
+            self._reader = DeviceReader(state.memory, state.told, num_slots=_READINGS_AHEAD + 1)
         self._version: tuple[int, int] | None = None
         self._step: GraphedStep
         # Of each row: how many of its tokens the host was told of, and how many copies from before it was loaded come.

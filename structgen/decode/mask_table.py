@@ -75,8 +75,10 @@ class MaskTable:
         self._list_length = list_length
         self._max_rows = max(_LEAST_ROWS, max_bytes // (4 * (num_words + list_length)))
         self._known: OrderedDict[int, _Known] = OrderedDict()
-        self.words = torch.empty((0, num_words), dtype=torch.int32, device=device)
-        self._ids = torch.empty((0, list_length), dtype=torch.int32, device=device)
+        # Here and in _grow: what is made in the inference mode of a caller could only be changed in it.
+        with torch.inference_mode(mode=False):
+            self.words = torch.empty((0, num_words), dtype=torch.int32, device=device)
+            self._ids = torch.empty((0, list_length), dtype=torch.int32, device=device)
         self.lists: tuple[torch.Tensor, torch.Tensor] | None = None
         self.num_sent = 0
 
@@ -116,6 +118,7 @@ class MaskTable:
             self._grow(max(_LEAST_ROWS, min(2 * num, self._max_rows), num + 1))
         return num
 
+    @torch.inference_mode(mode=False)
     def _grow(self, num_rows: int) -> None:
         """Take more memory; what was started goes on with the old one, which the stream gives free after it."""
         more = num_rows - len(self.words)

@@ -21,6 +21,7 @@ import torch
 
 from structgen.decode.attention_mask import RowLayout
 from structgen.decode.causal_model import CausalModel
+from structgen.decode.sending import sent
 from structgen.decode.target import Target, TokenIds, Tokens
 from structgen.errors import OptionError
 
@@ -155,7 +156,7 @@ class TransformersBatch:
         needs_masks = is_fixed or len(rows) > 1 or any(tokens.parents is not None for tokens in wanted.values())
         if needs_masks and self.model.no_masks_because is not None:
             raise OptionError(f"the model reads neither trees nor batches: {self.model.no_masks_because}")
-        token_ids = token_ids.to(self.model.device)
+        token_ids = sent(token_ids, self.model.device)
         hidden: torch.Tensor = self.model.run(token_ids, layouts, self.cache, num_positions if needs_masks else None)
         return hidden
 

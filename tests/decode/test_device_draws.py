@@ -125,6 +125,18 @@ def test_rows_of_a_batch_draw_on_the_device_too(monkeypatch: pytest.MonkeyPatch)
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
+def test_a_table_that_was_made_in_inference_mode_is_used_outside() -> None:
+    """A tensor that is made in it could not be written to there."""
+    masks = [np.array([number], np.int32) for number in range(100)]
+    with torch.inference_mode():
+        table = MaskTable(1, list_length=0, device=torch.device("cpu"))
+        table.send([(masks[0], None)])
+    for mask in masks:
+        table.send([(mask, None)])
+    with table.using([(mask, None) for mask in masks]) as slots:
+        assert table.words[slots, 0].tolist() == list(range(100))
+
+
 def test_the_table_has_every_row_that_is_used() -> None:
     """Of random use in a table that is too small: words and lists are right each time, and known rows are not sent."""
     rng = np.random.default_rng(0)
