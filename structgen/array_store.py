@@ -52,10 +52,14 @@ class ArrayLayout(NamedTuple):
         """Return whether an array of a type and a shape is so."""
         if dtype != self.dtype:
             return False
-        return self.shape is None or (
-            len(self.shape) == len(shape)
-            and all(length in (None, found) for length, found in zip(self.shape, shape, strict=True))
-        )
+        if self.shape is None:
+            return True
+        if len(self.shape) != len(shape):
+            return False
+        for length, found in zip(self.shape, shape, strict=True):  # a plain loop: each cache hit waits for it
+            if length is not None and length != found:
+                return False
+        return True
 
 
 class ArrayStore:

@@ -32,13 +32,15 @@ _MAX_EDGES = 1 << 20
 _MAX_MASKS = 1 << 16
 _MAX_FORCED_BYTES = 4096
 
+_INT32 = np.dtype(np.int32)
+
 ROW_ARRAYS = {
-    "row_keys": ArrayLayout(np.int32, (None, 8)),
-    "row_place": ArrayLayout(np.int32, (None,)),
-    "row_start": ArrayLayout(np.int32, (None,)),
-    "row_data": ArrayLayout(np.uint8, (None,)),
-    "worst_keys": ArrayLayout(np.int32, (None, 8)),
-    "worst_costs": ArrayLayout(np.int32, (None,)),
+    "row_keys": ArrayLayout(_INT32, (None, 8)),
+    "row_place": ArrayLayout(_INT32, (None,)),
+    "row_start": ArrayLayout(_INT32, (None,)),
+    "row_data": ArrayLayout(np.dtype(np.uint8), (None,)),
+    "worst_keys": ArrayLayout(_INT32, (None, 8)),
+    "worst_costs": ArrayLayout(_INT32, (None,)),
 }
 """The arrays that rows are kept in, packed: keys of 32 bytes, the row of each, where rows begin, and costs by key."""
 

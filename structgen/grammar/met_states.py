@@ -21,10 +21,12 @@ from structgen.grammar.rows import WIDE_NUM_BYTES
 from structgen.kernels.trie_walk import Ints
 from structgen.vocabulary import Vocabulary
 
+_INT32 = np.dtype(np.int32)
+
 MET_ARRAYS = {
-    "met_states": ArrayLayout(np.int32, (None, 6)),
-    "met_steps": ArrayLayout(np.int32, (None, 2)),
-    "met_num_terminals": ArrayLayout(np.int32, (1,)),
+    "met_states": ArrayLayout(_INT32, (None, 6)),
+    "met_steps": ArrayLayout(_INT32, (None, 2)),
+    "met_num_terminals": ArrayLayout(_INT32, (1,)),
 }
 """The arrays that S states and E steps are kept in.
 
