@@ -72,6 +72,14 @@ def test_rows_and_scans_depend_on_what_makes_them() -> None:
     assert source_digest(*cache._SOURCES) is not None
 
 
+def test_rows_depend_on_the_tables_that_are_shipped() -> None:
+    """On a hit no schema is lowered, so files that lowering reads are sources too, though they are no modules."""
+    shipped = [path for path in (PACKAGE / "grammar").rglob("*") if path.is_file()]
+    data = {path.relative_to(PACKAGE).as_posix() for path in shipped if path.suffix not in (".py", ".pyc")}
+
+    assert data == {part for part in cache._SOURCES if part.startswith("grammar/")}
+
+
 def test_compiled_kernels_depend_on_what_they_inline() -> None:
     """Every module that a compiled kernel comes from is in the folder that names the kernels' cache."""
     kernels = [path.relative_to(PACKAGE).as_posix() for path in (PACKAGE / "kernels" / "_numba").glob("*.py")]
