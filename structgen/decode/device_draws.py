@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from structgen.decode.draft import ROOT
+from structgen.decode.draft import ROOT, Legal
 from structgen.decode.legal_rows import LegalRows, rows_of
 from structgen.decode.mask_table import DeviceSide, MaskRow, MaskTable
 from structgen.decode.node_draws import HostDraws, Places, decides_by_ratio
@@ -113,6 +113,11 @@ class DeviceDraws:
         whole = [row for row in known if lists[row] is None or places.is_measured(places.read[row])]
         self._round = _Round(places, lists, whole, listed)
         self.table.send(self._round.mask_rows())
+
+    def send(self, made: Sequence[Legal]) -> None:
+        """Send the rows of masks that a later round may need."""
+        masks = [mask for legal in made for mask in (legal.mask, legal.free_text_mask) if mask is not None]
+        self.table.send([(mask, None) for mask in masks])
 
     @property
     def asked(self) -> Sequence[int]:

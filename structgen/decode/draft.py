@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import operator
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from structgen.decode.acceptance import FloatArray
 
 ROOT = 0
+
+# Tokens of a forced run that are looked at ahead of time.
+_MOST_AHEAD = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +294,29 @@ class Draft:
     def forced_tokens(self) -> Sequence[int]:
         """Return the forced tokens at the cursor."""
         return [] if self.here.is_end else self._state.forced_tokens()
+
+    def look_ahead(self, node: int, token_id: int, is_over: Callable[[], bool]) -> list[Legal]:
+        """Make what may be drawn after a token at a node, and along the run that is forced then: nothing is drafted.
+
+        Returns:
+            As far as it is legal, or was made before time was over.
+        """
+        self.move_to(node)
+        clock, depth, made = time.perf_counter(), self.here.depth, list[Legal]()
+        state, run, num_taken = self._state, [token_id], 0
+        try:
+            while num_taken < len(run) and not is_over():
+                state.advance(run[num_taken])
+                num_taken += 1
+                made.append(self._legal_here(depth + num_taken))
+                if num_taken == 1 and not state.is_accepting:
+                    run += state.forced_tokens()[:_MOST_AHEAD]
+        except (TokenRejectedError, LimitError):  # no text goes there, or none that has to be thought of now
+            pass
+        finally:
+            state.rollback(num_taken)
+            self.mask_s += time.perf_counter() - clock
+        return made
 
     def _append(self, token_id: int, place: Place, draft_law: FloatArray | None) -> None:
         """Add a node after the cursor, where the state stands by now, and move there."""

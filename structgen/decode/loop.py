@@ -29,6 +29,7 @@ from structgen.decode.device_draws import DeviceDraws
 from structgen.decode.draft import ROOT, Draft, Masks
 from structgen.decode.drafting import Coins, Drafting, SpeculationSetup
 from structgen.decode.legal_rows import LegalRows, rows_of
+from structgen.decode.masks_ahead import MasksAhead
 from structgen.decode.node_draws import HostDraws, NodeDraws, Places
 from structgen.decode.rounds import PassTimes, make_round
 from structgen.decode.sampler import Sampler
@@ -111,25 +112,23 @@ class Decoding:
         self._is_finished = False
         self._draft: Draft
         self._places: Places
-        self._made_s = 0.0
+        self._started = self._made_s = 0.0
         self._draft_s: Mapping[str, float] = {}
         self.token_ids: list[int] = []
         self.trace = Trace(num_prompt_tokens=len(request.prompt_token_ids))
         self._sampler = Sampler(request.sampling, seed=request.seed, vocabulary_size=vocabulary.size)
         coins = Coins(request.seed, request.stream)
-        self._draws = self._draws_of(target, coins)
+        self._draws: NodeDraws = HostDraws(rows := LegalRows(target), self._sampler, coins)
+        self._device_draws: DeviceDraws | None = None
+        self._ahead: MasksAhead | None = None
+        if (side := target.device_side) is not None:
+            size = vocabulary.size
+            self._draws = self._device_draws = DeviceDraws(side, rows, self._sampler, self._draws, size=size)
+            self._ahead = MasksAhead(self._setup.memory, request.prompt_token_ids[-1])
         known = DraftRequest(
             prompt_token_ids=request.prompt_token_ids, vocabulary=vocabulary, memory=self._setup.memory
         )
         self._drafting = Drafting(self._setup, known, self._sampler, coins)
-
-    def _draws_of(self, target: Target, coins: Coins) -> NodeDraws:
-        """Return what draws: on the device where the model is on one that can."""
-        rows, side = LegalRows(target), target.device_side
-        host = HostDraws(rows, self._sampler, coins)
-        if side is None:
-            return host
-        return DeviceDraws(side, rows, self._sampler, host, size=self._vocabulary.size)
 
     def take_over(self, token_ids: Sequence[int], trace: Trace) -> None:
         """Begin after tokens that were drawn elsewhere, by the same law and with the same noise.
@@ -240,7 +239,8 @@ class Decoding:
         Raises:
             LimitError: the state is beyond a limit of the grammar.
         """
-        clock, mask_s = time.perf_counter(), self._draft.mask_s
+        self._started = clock = time.perf_counter()
+        mask_s = self._draft.mask_s
         self._draft.make_masks()
         self._draws.begin(self._places)
         self._made_s = time.perf_counter() - clock
@@ -259,7 +259,15 @@ class Decoding:
         self._draws.start(self._drawn_from(hidden), logits)
 
     def prepare(self, is_done: Callable[[], bool]) -> None:
-        """Prepare nothing."""
+        """Make masks that the next round may need; see `Rounds.prepare`."""
+        if self._ahead is None or self._device_draws is None:
+            return
+        clock, mask_s = time.perf_counter(), self._draft.mask_s
+        for made in self._ahead.make(self._draft, is_done, started=self._started):
+            self._device_draws.send(made)
+        seconds = time.perf_counter() - clock
+        self._made_s += seconds
+        self._draft.mask_s = mask_s + seconds
 
     def end_round(self, times: PassTimes) -> None:
         """Draw from what the target made of the tokens that begin_round gave, and take what is accepted.
@@ -269,6 +277,8 @@ class Decoding:
         """
         draft = self._draft
         self.trace.add_pass(times.seconds)
+        if self._ahead is not None and len(self.trace.drafts):
+            self._ahead.add_pass(times.seconds * times.num_rows)
         num_draws = self.trace.num_draws
         path = descend(lambda node: draft.nodes[node].children, self._draw)
         self._settle(draft, path)
@@ -324,6 +334,8 @@ class Decoding:
         self.token_ids.append(token_id)
         self._text.add(self._vocabulary.token_bytes(token_id))
         self._drafting.observe(token_id, self._draft.nodes[node].key)
+        if self._ahead is not None:
+            self._ahead.observe(token_id)
         if self._text.stopped_by is not None:
             self._close()
 

@@ -97,6 +97,12 @@ class Followers:
                 return None
             return Likely(best, "once" if seen == 1 else "always" if counts[best] == seen else "mostly")
 
+    def known(self, place: Hashable) -> list[int]:
+        """Return every token that is remembered there, the likeliest first."""
+        with self._lock:
+            counts = dict(self._counts.get(place, {}))
+        return sorted(counts, key=lambda token_id: -counts[token_id])
+
     def others(self, place: Hashable) -> list[Likely]:
         """Return what else followed more than once, and in more than an eighth of the cases; the likeliest first."""
         with self._lock:
