@@ -57,7 +57,10 @@ class Case:
         if self.options.penalties is not None:
             free_row = int(self.options.penalties.free_row[row])
             free_text_mask = words[free_row] if free_row >= 0 else None
-            sampler._counts = {t: int(n) for t, n in enumerate(self.options.penalties.counts[row]) if n}
+            every = np.full(words.shape[1], -1, dtype=np.int32)
+            for token_id, times in enumerate(self.options.penalties.counts[row].tolist()):
+                for _ in range(times):
+                    sampler.count(token_id, every)
         mask = words[int(self.masks.row[row])]
         where = Step(
             mask=mask,

@@ -1,7 +1,7 @@
 """From a row of logits and a mask to a token: bias, mask, penalties, temperature, truncation, draw.
 
 The draw is a Gumbel-max with the noise of (seed, position, token, stream), see structgen.kernels.gumbel; at temperature
-0 it is the largest logit, the lowest id of equals. Which tokens a truncation keeps is in structgen.kernels.truncate.
+0 it is the largest logit, the lowest id of equals. Which tokens a truncation keeps is in structgen.kernels.sample.
 A row may be of a few tokens only, where no others are legal: the draw is the same.
 Left out: which tokens are legal (the parser state), and several positions at once.
 """
@@ -22,10 +22,9 @@ from structgen.config import PenaltyScope, Sampling, check_seed
 from structgen.decode.sending import sent
 from structgen.decode.target import TokenIds
 from structgen.errors import NoLegalTokenError, OptionError
-from structgen.kernels.apply_mask import apply_mask_
-from structgen.kernels.gumbel import LEAST_TEMPERATURE, NoiseKey, gumbel_argmax
+from structgen.kernels.gumbel import NoiseKey
 from structgen.kernels.sample import EVERYWHERE, Bias, Penalties, SampleNoise, SampleOptions
-from structgen.kernels.truncate import Truncation, truncate_
+from structgen.kernels.sample_row import ALL, NO_WORDS, GivenRow, RowChanges, RowDraw, RowNumbers, sample_row
 
 PackedMask: TypeAlias = "np.ndarray[Any, np.dtype[np.int32]]"
 
@@ -49,15 +48,6 @@ class Step:
     free_text_mask: PackedMask | None = None
     stream: int = 0
     token_ids: TokenIds | None = None
-
-    def columns(self, token_ids: TokenIds) -> tuple[TokenIds, TokenIds]:
-        """Return where in a row of logits those of some tokens that are legal stand, and which of them these are."""
-        if self.token_ids is None:
-            which = np.flatnonzero(self.mask[token_ids >> 5] >> (token_ids & 31) & 1)
-            return token_ids[which], which
-        columns = np.minimum(np.searchsorted(self.token_ids, token_ids), len(self.token_ids) - 1)
-        which = np.flatnonzero(self.token_ids[columns] == token_ids)
-        return columns[which], which
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,32 +81,6 @@ class Draw:
     legal_mass_lost: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class LogMass:
-    """The logarithm of a sum of exponentials, as largest - log_best, which keeps small differences.
-
-    Attributes:
-        largest: the largest logit.
-        log_best: log of the share that it has of the sum.
-    """
-
-    largest: float
-    log_best: float
-
-    @classmethod
-    def of(cls, row: torch.Tensor) -> LogMass:
-        """Measure a row; log_softmax is twice as fast as logsumexp (28 and 57 us for 49,152 on one EPYC core)."""
-        largest, log_best = torch.stack([row.amax(), torch.log_softmax(row, 0).amax()]).tolist()
-        return cls(largest, log_best)
-
-    def minus(self, part: LogMass) -> float:
-        """Return how much larger this is than that of a part of the row; never negative, nan if a logit is nan."""
-        if self.largest == math.inf:
-            return math.inf
-        difference = (self.largest - part.largest) + (part.log_best - self.log_best)
-        return 0.0 if difference < 0.0 else difference
-
-
 def resolve_seed(seed: int | None) -> int:
     """Return the seed, drawn afresh if None.
 
@@ -141,15 +105,27 @@ class Sampler:
         self._sampling = sampling
         self._seed = seed
         self._vocabulary_size = vocabulary_size
-        self._truncation = Truncation(top_k=sampling.top_k, top_p=sampling.top_p, min_p=sampling.min_p)
-        self._counts: dict[int, int] = {}
+        self._numbers = RowNumbers(
+            sampling.temperature,
+            top_k=sampling.top_k,
+            top_p=sampling.top_p,
+            min_p=sampling.min_p,
+            repetition=sampling.repetition_penalty,
+            presence=sampling.presence_penalty,
+            frequency=sampling.frequency_penalty,
+        ).packed()
         self._fixed_options: dict[tuple[int, torch.device], SampleOptions] = {}
         bias = sampling.logit_bias or {}
         outside = [token_id for token_id in bias if token_id >= vocabulary_size]
         if outside:
             raise OptionError(f"logit_bias names token {outside[0]}, but the vocabulary ends at {vocabulary_size - 1}")
-        self._biased = np.array(list(bias), dtype=np.int64)
-        self._bias = torch.tensor(list(bias.values()), dtype=torch.float32)
+        biased = sorted(bias)
+        values = np.array([bias[token_id] for token_id in biased], dtype=np.float64)
+        with np.errstate(over="ignore"):  # what is too large for a logit is infinite, and told when it is drawn from
+            # Tokens with a bias, and those that were counted.
+            self._changes = RowChanges(
+                np.array(biased, dtype=np.int64), values.astype(np.float32), np.zeros(len(biased), np.int32), None
+            )
 
     @property
     def temperature(self) -> float:
@@ -164,7 +140,7 @@ class Sampler:
     def fork(self) -> Sampler:
         """Return a sampler with the same options and noise, whose counts go their own way from here."""
         other = copy.copy(self)
-        other._counts = dict(self._counts)
+        other._changes = self._changes._replace(counts=self._changes.counts.copy())
         return other
 
     def draw(self, logits: torch.Tensor, step: Step) -> Draw:
@@ -178,45 +154,40 @@ class Sampler:
         Raises:
             NoLegalTokenError: no legal token has a probability.
         """
-        row, legal_mass_lost = self.process(logits, step)
-        if self._sampling.temperature == 0.0:
-            best = int(torch.argmax(row))
-            return Draw(best if step.token_ids is None else int(step.token_ids[best]), legal_mass_lost)
-        temperature = max(self._sampling.temperature, LEAST_TEMPERATURE)
-        key = NoiseKey(self._seed, step.position, step.stream)
-        return Draw(gumbel_argmax(row, float(row.amax()), temperature, key, step.token_ids), legal_mass_lost)
+        key = NoiseKey(self._seed, step.position, step.stream).packed()
+        drawn = self._checked(sample_row(self._row(logits, step), self._numbers, key=key), logits, step)
+        return Draw(drawn.token_id, _mass(drawn, step))
 
     def process(self, logits: torch.Tensor, step: Step) -> tuple[torch.Tensor, float | None]:
         """Return the row that is drawn from, and -log of the legal mass.
 
         Returns:
-            (vocabulary,) float32, or one for each of the step's token ids, in which only the support of the draw is
-            above -inf. The draw is from its softmax at the temperature, which is not yet applied; the largest entry is
-            finite. The mass is None where the step names token ids, see `legal_mass_lost`.
+            (vocabulary,) float32 on the CPU, or one for each of the step's token ids, in which only the support of the
+            draw is above -inf. The draw is from its softmax at the temperature, which is not yet applied; the largest
+            entry is finite. The mass is None where the step names token ids, see `legal_mass_lost`.
 
         Raises:
             NoLegalTokenError: no legal token has a probability.
         """
-        legal_mass_lost = None
-        if step.token_ids is None:
-            row = self._vocabulary_row(logits)
-            free = LogMass.of(row)
-            apply_mask_(row, step.mask)
-            legal = LogMass.of(row)
-            raw_largest, legal_mass_lost = legal.largest, free.minus(legal)
-        else:
-            row = logits.detach().to(torch.float32, copy=True)
-            raw_largest = float(row.amax())
-        largest = raw_largest
-        if len(self._biased) or self._counts:
-            self._add_bias_(row, step)
-            self._penalise_(row, step)
-            largest = float(row.amax())
-        if not math.isfinite(largest):
-            raise NoLegalTokenError(step.describe(), self._cause(step.mask, raw_largest, largest))
-        if self._sampling.temperature > 0.0:  # greedy: the best token is in every truncation
-            truncate_(row, largest, self._sampling.temperature, self._truncation)
-        return row, legal_mass_lost
+        kept = torch.empty(self._vocabulary_size if step.token_ids is None else len(step.token_ids))
+        drawn = self._checked(sample_row(self._row(logits, step), self._numbers, kept=kept.numpy()), logits, step)
+        return kept, _mass(drawn, step)
+
+    def _row(self, logits: torch.Tensor, step: Step) -> GivenRow:
+        """Return what is drawn from."""
+        changes = self._changes
+        if self._sampling.penalty_scope is not PenaltyScope.EVERYWHERE:
+            free_words = NO_WORDS if step.free_text_mask is None else step.free_text_mask
+            changes = changes._replace(free_words=free_words)
+        return GivenRow(
+            logits, step.mask, self._vocabulary_size, changes, ALL if step.token_ids is None else step.token_ids
+        )
+
+    def _checked(self, drawn: RowDraw, logits: torch.Tensor, step: Step) -> RowDraw:
+        """Return what was drawn, or raise what made it impossible."""
+        if drawn.error:
+            raise NoLegalTokenError(step.describe(), self._cause(logits, step, drawn.best))
+        return drawn
 
     def legal_mass_lost(self, logits: torch.Tensor, token_ids: TokenIds) -> float:
         """Return -log of the legal mass of a row of all tokens, as `process` does.
@@ -225,9 +196,10 @@ class Sampler:
             logits: (width,) floating point.
             token_ids: the legal tokens.
         """
-        row = self._vocabulary_row(logits)
-        legal = row[torch.as_tensor(token_ids, device=row.device)]
-        return math.inf if float(legal.amax()) == -math.inf else LogMass.of(row).minus(LogMass.of(legal))
+        bits = np.zeros(-(-self._vocabulary_size // 32) * 32, dtype=np.uint8)
+        bits[token_ids] = 1
+        words = np.packbits(bits, bitorder="little").view("<i4").astype(np.int32, copy=False)
+        return sample_row(GivenRow(logits, words, self._vocabulary_size), self._numbers).legal_mass_lost
 
     def count(self, token_id: int, free_text_mask: PackedMask | None) -> None:
         """Count a generated token for the penalties, where they reach it.
@@ -237,7 +209,7 @@ class Sampler:
             free_text_mask: that of the step at which it was drawn.
         """
         if self._sampling.has_penalties and self.reaches(token_id, free_text_mask):
-            self._counts[token_id] = self._counts.get(token_id, 0) + 1
+            self._changes = self._changes.counted(token_id)
 
     def for_places(
         self, places: Sequence[DrawPlace], device: torch.device, *, has_masses: bool = True
@@ -266,9 +238,9 @@ class Sampler:
             return torch.full((num,), value, dtype=dtype, device=device)
 
         bias = None
-        if len(self._biased):
+        if sampling.logit_bias:
             values = torch.zeros((1, self._vocabulary_size), dtype=torch.float32)
-            values[0, torch.from_numpy(self._biased)] = self._bias
+            values[0, torch.from_numpy(self._changes.ids)] = torch.from_numpy(self._changes.bias)
             bias = Bias(values=sent(values, device), row=every(0, torch.int32))
         return SampleOptions(
             temperature=every(sampling.temperature),
@@ -282,10 +254,11 @@ class Sampler:
     def _penalties_at(self, places: Sequence[DrawPlace], device: torch.device) -> Penalties:
         """Return the penalties of places, with what was counted before each of them."""
         sampling, num = self._sampling, len(places)
+        before = list(zip(self._changes.ids.tolist(), self._changes.counts.tolist(), strict=True))
         counted = [
             (row, token_id, times)
             for row, place in enumerate(places)
-            for token_id, times in [*self._counts.items(), *((token_id, 1) for token_id in place.drafted)]
+            for token_id, times in [*before, *((token_id, 1) for token_id in place.drafted)]
         ]
         counts = torch.zeros((num, self._vocabulary_size), dtype=torch.int32, device=device)
         if counted:
@@ -301,49 +274,34 @@ class Sampler:
             frequency=torch.full((num,), sampling.frequency_penalty, device=device),
         )
 
-    def _vocabulary_row(self, logits: torch.Tensor) -> torch.Tensor:
-        """Return a float32 copy with exactly one column per id of the vocabulary."""
-        row = logits.detach()[: self._vocabulary_size].to(torch.float32, copy=True)
-        num_missing = self._vocabulary_size - row.shape[0]
-        if num_missing > 0:
-            # The tokenizer knows ids that the model has no logits for: their probability is zero.
-            row = torch.nn.functional.pad(row, (0, num_missing), value=-math.inf)
-        return row
-
     def reaches(self, token_id: int, free_text_mask: PackedMask | None) -> bool:
         """Say whether the penalties touch a token where these are free text."""
         if self._sampling.penalty_scope is PenaltyScope.EVERYWHERE:
             return True
         return free_text_mask is not None and bool(free_text_mask[token_id >> 5] >> (token_id & 31) & 1)
 
-    def _add_bias_(self, row: torch.Tensor, step: Step) -> None:
-        """Add the bias of the legal tokens, in place."""
-        columns, which = step.columns(self._biased)
-        if len(columns):
-            row[torch.as_tensor(columns, device=row.device)] += self._bias[which].to(row.device)
-
-    def _penalise_(self, row: torch.Tensor, step: Step) -> None:
-        """Apply the penalties, in place, to the legal tokens that were counted."""
-        counts = {t: n for t, n in self._counts.items() if self.reaches(t, step.free_text_mask)}
-        columns, which = step.columns(np.array(list(counts), dtype=np.int64))
-        if not len(columns):
-            return
-        places = torch.as_tensor(columns, device=row.device)
-        values = row[places]
-        factor = self._sampling.repetition_penalty
-        if factor != 1.0:
-            values = torch.where(values > 0, values / factor, values * factor)
-        num_times = torch.tensor(list(counts.values()), dtype=row.dtype, device=row.device)[which]
-        row[places] = values - self._sampling.presence_penalty - self._sampling.frequency_penalty * num_times
-
-    def _cause(self, mask: PackedMask, raw_largest: float, largest: float) -> str:
-        """Say why no legal token can be drawn."""
-        if not mask.any():
+    def _cause(self, logits: torch.Tensor, step: Step, best: float) -> str:
+        """Say why no legal token can be drawn, where the best logit is so after bias and penalties."""
+        if not step.mask.any():
             return "the mask allows no token at all"
-        if raw_largest == -math.inf:
+        raw = self._largest_given(logits, step)
+        if raw == -math.inf:
             return "the model gives every legal token probability zero (logits of -inf)"
-        if not math.isfinite(raw_largest):
-            return f"the model's logits are not numbers ({raw_largest}); check its weights and dtype"
-        if bool(self._bias.isinf().any()) and largest == -math.inf:
+        if not math.isfinite(raw):
+            return f"the model's logits are not numbers ({raw}); check its weights and dtype"
+        if bool(np.isinf(self._changes.bias).any()) and best == -math.inf:
             return "logit_bias bans every legal token that the model gives a probability; lift the ban on one of them"
-        return f"logit_bias or a penalty makes a logit {largest}; use smaller values"
+        return f"logit_bias or a penalty makes a logit {best}; use smaller values"
+
+    def _largest_given(self, logits: torch.Tensor, step: Step) -> float:
+        """Return the largest of the legal logits as they were given; nan if one is, -inf if there are none."""
+        values = logits.detach().float().cpu()
+        if step.token_ids is None:
+            bits = np.unpackbits(step.mask.view(np.uint8), bitorder="little")[: self._vocabulary_size]
+            values = values[: len(bits)][torch.from_numpy(bits[: len(values)]).bool()]
+        return float(values.amax()) if len(values) else -math.inf
+
+
+def _mass(drawn: RowDraw, step: Step) -> float | None:
+    """Return -log of the legal mass, None where only the logits of legal tokens are known."""
+    return drawn.legal_mass_lost if step.token_ids is None else None

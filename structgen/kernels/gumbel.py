@@ -9,8 +9,8 @@ row in a batch, of the batch, of padding, nor of how many tokens were drafted.
     g      = -log(-log1p(-u))                                      largest where u is smallest: float32 keeps that tail
 
 Four neighbouring tokens share one block, which makes a row of logits four times cheaper. The last counter word is kept
-for other uses of the same seed. `gumbel_noise` is the plain form; `gumbel_argmax` draws without making most of the
-noise. Masks, penalties and truncation are the sampler's.
+for other uses of the same seed. This is the plain form; structgen/kernels/sample.py draws without making most of the
+noise.
 """
 
 from __future__ import annotations
@@ -56,6 +56,10 @@ class NoiseKey:
     def words(self) -> tuple[int, int, int, int]:
         """Return (seed low, seed high, position, stream)."""
         return self.seed & _LOW, self.seed >> 32, self.position, self.stream
+
+    def packed(self) -> np.ndarray[Any, Any]:
+        """Return the same as uint64."""
+        return np.array(self.words(), dtype=np.uint64)
 
 
 def philox4x32(counter: np.ndarray[Any, Any], key: tuple[int, int]) -> np.ndarray[Any, Any]:
@@ -126,41 +130,7 @@ def gumbel_rows(num_tokens: int, seed: torch.Tensor, position: torch.Tensor, str
     return -torch.log(-torch.log1p(-(words.double() + 0.5) * 2.0**-32))
 
 
-def gumbel_argmax(
-    logits: torch.Tensor,
-    largest: float,
-    temperature: float,
-    key: NoiseKey,
-    token_ids: np.ndarray[Any, np.dtype[np.int64]] | None = None,
-) -> int:
-    """Draw a token id from softmax(logits / temperature) with the noise of the key.
-
-    Scores are compared in float64, and the lowest id wins among equals. Away from the CPU the row is copied there:
-    one row costs less than the launches of a Philox in tensor operations, and the draw is then the same bit for bit.
-
-    Args:
-        logits: (vocabulary,) float32; illegal and truncated tokens at -inf, no nan.
-        largest: the largest of them, finite.
-        temperature: at least LEAST_TEMPERATURE.
-        key: what the noise belongs to.
-        token_ids: the tokens that the logits are of, ascending; None for every one. What is drawn is the same as from
-            a row that has all the others at -inf.
-    """
-    import torch
-
-    from structgen.kernels._numba.gumbel import argmax_of_few, argmax_with_noise
-
-    if logits.dtype != torch.float32 or logits.dim() != 1:
-        raise TypeError(f"logits must be one row of float32, not {tuple(logits.shape)} {logits.dtype}")
-    row, words = logits.detach().contiguous().cpu().numpy(), np.array(key.words(), dtype=np.uint64)
-    if token_ids is None:
-        return int(argmax_with_noise(row, largest, 1.0 / temperature, words))
-    if token_ids.dtype != np.int64 or token_ids.shape != row.shape:
-        raise TypeError(f"{row.shape[0]} logits need as many token ids, not {token_ids.shape} {token_ids.dtype}")
-    return int(argmax_of_few(row, token_ids, largest, 1.0 / temperature, words))
-
-
 def gumbel_argmax_reference(logits: np.ndarray[Any, Any], temperature: float, key: NoiseKey) -> int:
-    """Draw the same id by making the noise of every token."""
+    """Draw an id from softmax(logits / temperature) by making the noise of every token; the lowest of equals wins."""
     scaled = (logits.astype(np.float64) - float(logits.max())) * (1.0 / temperature)
     return int(np.argmax(scaled + gumbel_noise(np.arange(logits.shape[0]), key)))

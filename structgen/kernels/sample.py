@@ -12,18 +12,19 @@ A row is an error, and draws nothing, where no legal token has a logit above -in
 +inf; nan and +inf on an illegal token only show in log_sum_exp. The masses are of the logits as they were given,
 without bias, penalties and temperature.
 
-`sample_reference` sorts in float64. The kernels find the same borders without a sort.
+`sample_reference` sorts in float64. The kernels find the same borders without a sort; that of a row on the CPU is in
+structgen/kernels/sample_row.py.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from structgen.kernels._sample_values import (
     EVERYWHERE,
     GROUP,
+    MASS_SLACK,
     MAX_LISTED_TOKENS,
     NO_LEGAL_TOKEN,
     NO_TOKEN,
@@ -38,9 +39,9 @@ from structgen.kernels._sample_values import (
     Workspace,
     check_sample,
 )
-from structgen.kernels.apply_mask import BITS_PER_WORD, apply_mask_
-from structgen.kernels.gumbel import LEAST_TEMPERATURE, NoiseKey, gumbel_argmax, gumbel_rows
-from structgen.kernels.truncate import MASS_SLACK, Truncation, truncate_
+from structgen.kernels.apply_mask import BITS_PER_WORD
+from structgen.kernels.gumbel import LEAST_TEMPERATURE, gumbel_rows
+from structgen.kernels.sample_row import sample_rows
 
 if TYPE_CHECKING:
     import torch
@@ -92,7 +93,7 @@ def sample(
         out = out or Sampled.empty(logits.shape[0], num_tokens=masks.num_tokens, device=logits.device)
         _sample_triton(logits, masks, options, noise, out)
         return out
-    form = _sample_rows if logits.device.type == "cpu" else sample_reference
+    form = sample_rows if logits.device.type == "cpu" else sample_reference
     drawn = form(logits, masks=masks, options=options, noise=noise)
     return drawn if out is None else out.copy_(drawn)
 
@@ -123,53 +124,6 @@ def sample_reference(logits: torch.Tensor, *, masks: Masks, options: SampleOptio
         error=error,
         log_legal_mass=_log_legal_mass(raw.double().masked_fill(~legal, -torch.inf), log_sum).float(),
         log_sum_exp=log_sum.float(),
-    )
-
-
-def _sample_rows(logits: torch.Tensor, *, masks: Masks, options: SampleOptions, noise: SampleNoise) -> Sampled:
-    """Draw on the CPU, one row after the other, as the host's sampler does it: without a sort or a row of noise."""
-    import torch
-
-    raw = _vocabulary_columns(logits, masks.num_tokens)
-    words = masks.words[masks.row.clamp(min=0)]
-    out = Sampled.empty(len(logits), num_tokens=masks.num_tokens, device="cpu")
-    z = _changed(raw, masks, options).clone()
-    apply_mask_(z, words)
-    if options.has_masses:
-        out.log_sum_exp.copy_(raw.logsumexp(1))
-        apply_mask_(raw, words)
-        out.log_legal_mass.copy_(_log_legal_mass(raw, out.log_sum_exp))
-    keys = list(zip(*(part.tolist() for part in noise), strict=True))
-    numbers = [None if part is None else part.tolist() for part in (options.top_k, options.top_p, options.min_p)]
-    for row, (best, temperature, mask_row) in enumerate(
-        zip(z.amax(1).tolist(), options.temperature.tolist(), masks.row.tolist(), strict=True)
-    ):
-        is_legal = best != -math.inf
-        error = 0 if mask_row < 0 or math.isfinite(best) else NOT_FINITE if is_legal else NO_LEGAL_TOKEN
-        out.error[row] = error
-        out.token_id[row] = NO_TOKEN
-        if mask_row < 0 or error:
-            continue
-        if temperature == 0.0:
-            out.token_id[row] = torch.argmax(z[row])
-            continue
-        truncation = _truncation(*(None if part is None else part[row] for part in numbers))
-        truncate_(z[row], best, temperature, truncation)
-        seed, position, stream = keys[row]
-        key = NoiseKey(seed % (1 << 64), position, stream)
-        out.token_id[row] = gumbel_argmax(z[row], best, max(temperature, LEAST_TEMPERATURE), key)
-    is_out = (masks.row < 0) | (not options.has_masses)
-    out.log_legal_mass[is_out] = torch.nan
-    out.log_sum_exp[is_out] = torch.nan
-    return out
-
-
-def _truncation(top_k: int | None, top_p: float | None, min_p: float | None) -> Truncation:
-    """Return what is kept of a row."""
-    return Truncation(
-        top_k=top_k if top_k is not None and top_k > 0 else None,
-        top_p=top_p if top_p is not None and top_p < 1.0 else None,
-        min_p=min_p if min_p is not None and min_p > 0.0 else None,
     )
 
 

@@ -22,7 +22,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -87,16 +87,19 @@ def pointer_to(item: Any) -> Any:
     return pointer
 
 
-def jit(*signatures: Any) -> Callable[[FunctionT], FunctionT]:
+def jit(*signatures: Any, fastmath: Set[str] | None = None) -> Callable[[FunctionT], FunctionT]:
     """Compile a function without the interpreter lock, and keep the machine code in the user's cache directory.
 
     Args:
-        signatures: the only signatures it may be called with, compiled (or loaded) at once; none: any, compiled at the
-            first call.
+        signatures: the only signatures it may be called with, compiled (or loaded) at once; none: any, where compiled
+            code calls it, and never from Python.
+        fastmath: what the compiler may do with floating-point operations, by LLVM's names; None is as written.
     """
 
     def decorate(function: FunctionT) -> FunctionT:
-        dispatcher: Any = numba.njit(nogil=True)(function)
+        # What Python never calls needs no entry from there, which takes longer to compile than many a loop.
+        options: dict[str, Any] = {} if signatures else {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+        dispatcher: Any = numba.njit(nogil=True, fastmath=set(fastmath or ()), **options)(function)
         _enable_cache(dispatcher)
         for signature in signatures:
             dispatcher.compile(signature)

@@ -12,6 +12,7 @@ import numpy as np
 from numba import types
 
 from structgen.kernels._numba import array, jit
+from structgen.kernels._numba.row import GROUP, Array, Changes, Row, legal_logits
 
 # uint64 throughout: numba turns uint64 with a plain int into float64.
 _LOW = np.uint64(0xFFFFFFFF)
@@ -27,21 +28,22 @@ _MOST_NOISE = 22.9
 # 1, and more than rounding can take away.
 _SLACK = 1.000001
 
-# Blocks of four tokens made at once: enough for the compiler to use vectors, few enough to pass over.
+# Four tokens share a block of the generator.
 _NUM_BLOCKS = 16
 
 
-@jit(types.uint32(types.uint64, array(types.uint64), types.uint32[::1]))
-def fill_words(first_block: np.uint64, key: np.ndarray[Any, Any], words: np.ndarray[Any, Any]) -> Any:
-    """Write the words of 4 * _NUM_BLOCKS neighbouring tokens and return the least of them.
+@jit(types.uint32(types.int64, array(types.uint64), types.uint32[::1]))
+def fill_words(group: int, key: Array, words: Array) -> Any:
+    """Write the words of a group of tokens and return the least of them.
 
     Args:
-        first_block: Philox4x32-10 is taken of the counters (first_block + i, position, stream, 0).
+        group: Philox4x32-10 is taken of the counters (block, position, stream, 0) of its blocks.
         key: (seed low, seed high, position, stream).
-        words: (4 * _NUM_BLOCKS,) result.
+        words: (GROUP,) result; see `word_of_token`.
     """
+    # Words of one kind stand together, so that the compiler can use vectors.
     for block in range(_NUM_BLOCKS):
-        c0 = (first_block + np.uint64(block)) & _LOW
+        c0 = (np.uint64(group * _NUM_BLOCKS) + np.uint64(block)) & _LOW
         c1 = key[2]
         c2 = key[3]
         c3 = np.uint64(0)
@@ -56,111 +58,103 @@ def fill_words(first_block: np.uint64, key: np.ndarray[Any, Any], words: np.ndar
             c3 = product_0 & _LOW
             k0 = (k0 + _WEYL_0) & _LOW
             k1 = (k1 + _WEYL_1) & _LOW
-        words[4 * block] = np.uint32(c0)
-        words[4 * block + 1] = np.uint32(c1)
-        words[4 * block + 2] = np.uint32(c2)
-        words[4 * block + 3] = np.uint32(c3)
-    least = words[0]
-    for i in range(1, 4 * _NUM_BLOCKS):
-        least = min(least, words[i])
-    return least
+        words[block] = np.uint32(c0)
+        words[_NUM_BLOCKS + block] = np.uint32(c1)
+        words[2 * _NUM_BLOCKS + block] = np.uint32(c2)
+        words[3 * _NUM_BLOCKS + block] = np.uint32(c3)
+    least = np.empty(_NUM_BLOCKS, dtype=np.uint32)
+    for i in range(_NUM_BLOCKS):
+        one = min(words[i], words[_NUM_BLOCKS + i])
+        least[i] = min(one, min(words[2 * _NUM_BLOCKS + i], words[3 * _NUM_BLOCKS + i]))
+    for i in range(4):
+        least[i] = min(min(least[i], least[4 + i]), min(least[8 + i], least[12 + i]))
+    return min(min(least[0], least[1]), min(least[2], least[3]))
 
 
-@jit(types.float64(types.uint32))
+@jit()
+def word_of_token(words: Array, token_id: int) -> Any:
+    """Return the word of a token among those of its group."""
+    return words[(token_id & 3) * _NUM_BLOCKS + ((token_id & (GROUP - 1)) >> 2)]
+
+
+@jit()
 def uniform(word: Any) -> Any:
     """Return u in (0, 1)."""
     return (np.float64(word) + 0.5) * 2.0**-32
 
 
-@jit(types.float64(types.float64))
-def least_growth(gap: Any) -> Any:
+@jit()
+def least_growth(gap: float) -> Any:
     """Return a lower bound of exp(gap), 1 if the gap is negative."""
     gap = max(gap, 0.0)
     return 1.0 + gap * (1.0 + gap * (0.5 + gap * (1.0 / 6.0 + gap * (1.0 / 24.0))))
 
 
-@jit(types.int64(array(types.float32), types.float64))
-def index_of(logits: np.ndarray[Any, Any], value: float) -> Any:
-    """Return where a value first stands, 0 if nowhere."""
-    for token_id in range(logits.shape[0]):
-        if logits[token_id] == value:
-            return token_id
-    return 0
+@jit()
+def place_of(values: Array, value: Any) -> Any:
+    """Return where a value first stands; it is there."""
+    place = 0
+    while values[place] != value:
+        place += 1
+    return place
 
 
-@jit(types.int64(array(types.float32), types.float64, types.float64, array(types.uint64)))
-def argmax_with_noise(
-    logits: np.ndarray[Any, Any], largest: float, inverse_temperature: float, key: np.ndarray[Any, Any]
-) -> Any:
-    """Return the id with the largest (logit - largest) * inverse_temperature + noise, the lowest of equals.
+@jit()
+def score_of(scaled: float, u: float, most: float) -> Any:
+    """Return a score with its noise, -inf where a bound says that it is below most."""
+    if u * least_growth(most - scaled) > _SLACK:
+        return -math.inf
+    return scaled - math.log(-math.log1p(-u))
 
-    A token can only win if its noise makes up for its gap to the best score so far, and g <= -log(u). So a group of
-    neighbours is passed over without noise where even the most noise is too little, and without logarithms unless
+
+@jit()
+def draw_of_row(row: Row, changes: Changes, tops: Array, best: float, inverse_temperature: float, key: Array) -> Any:
+    """Return the legal token with the largest (logit - best) * inverse_temperature + noise, the lowest of equals.
+
+    A token can only win if its noise makes up for its gap to the best score so far, and g <= -log(u). So a group is
+    passed over without noise where even the most noise is too little, and without logarithms unless
     u <= 1 / least_growth(gap), which u <= exp(-gap) implies, for its best logit and least word. These are bounds, not
     approximations: the result is that of all scores.
     """
-    num_tokens = logits.shape[0]
-    group = 4 * _NUM_BLOCKS
-    words = np.empty(group, dtype=np.uint32)
-    best = -math.inf
-    best_id = num_tokens
-    least_logit = -math.inf
-    # Starting where the largest logit stands gives a good bound at once.
-    start = index_of(logits, largest) // group * group
-    for turn in range(-1, (num_tokens + group - 1) // group):
-        first = start if turn < 0 else turn * group
-        if turn >= 0 and first == start:
+    z, words = np.empty(GROUP, dtype=np.float32), np.empty(GROUP, dtype=np.uint32)
+    most, chosen, least = -math.inf, row.num, -math.inf
+    # Starting where the best logit stands gives a good bound at once.
+    start = place_of(tops, best)
+    for turn in range(-1, tops.shape[0]):
+        group = start if turn < 0 else turn
+        if turn == start or tops[group] < least or tops[group] == -math.inf:
             continue
-        last = min(first + group, num_tokens)
-        most = np.float32(-math.inf)
-        for token_id in range(first, last):
-            most = max(most, logits[token_id])
-        if most < least_logit or most == -math.inf:
+        least_word = fill_words(group, key, words)
+        if uniform(least_word) * least_growth(most - (tops[group] - best) * inverse_temperature) > _SLACK:
             continue
-        least_word = fill_words(np.uint64(first // 4), key, words)
-        if uniform(least_word) * least_growth(best - (most - largest) * inverse_temperature) > _SLACK:
-            continue
-        for token_id in range(first, last):
-            score = (logits[token_id] - largest) * inverse_temperature
-            u = uniform(words[token_id - first])
-            if score == -math.inf or u * least_growth(best - score) > _SLACK:
+        legal_logits(row, changes, GROUP * group, GROUP, z)
+        for i in range(GROUP):
+            if z[i] == -math.inf:
                 continue
-            score -= math.log(-math.log1p(-u))
-            if score > best or (score == best and token_id < best_id):
-                best = score
-                best_id = token_id
-                least_logit = largest + (best - _MOST_NOISE) / inverse_temperature
-    return best_id
+            token_id = GROUP * group + i
+            score = score_of((z[i] - best) * inverse_temperature, uniform(word_of_token(words, i)), most)
+            if score > most or (score == most and token_id < chosen):
+                most, chosen = score, token_id
+                least = best + (most - _MOST_NOISE) / inverse_temperature
+    return chosen
 
 
-@jit(types.int64(array(types.float32), array(types.int64), types.float64, types.float64, array(types.uint64)))
-def argmax_of_few(
-    logits: np.ndarray[Any, Any],
-    token_ids: np.ndarray[Any, Any],
-    largest: float,
-    inverse_temperature: float,
-    key: np.ndarray[Any, Any],
-) -> Any:
-    """Return the same id where only the logits of some tokens are there, which are named in ascending order."""
-    group = 4 * _NUM_BLOCKS
-    words = np.empty(group, dtype=np.uint32)
-    known = np.int64(-1)
-    best = -math.inf
-    best_id = np.int64(-1)
-    start = index_of(logits, largest)
-    for turn in range(-1, logits.shape[0]):
-        index = start if turn < 0 else turn
-        if turn == start:
+@jit()
+def draw_of_few(values: Array, ids: Array, best: float, inverse_temperature: float, key: Array) -> Any:
+    """Return the place of the same token where only some are there, which are named in ascending order."""
+    words = np.empty(GROUP, dtype=np.uint32)
+    known = -1
+    most, chosen = -math.inf, ids.shape[0]
+    start = place_of(values, best)
+    for turn in range(-1, ids.shape[0]):
+        place = start if turn < 0 else turn
+        scaled = (values[place] - best) * inverse_temperature
+        if turn == start or scaled == -math.inf or scaled + _MOST_NOISE < most:
             continue
-        score = (logits[index] - largest) * inverse_temperature
-        if score == -math.inf or score + _MOST_NOISE < best:
-            continue
-        token_id = token_ids[index]
-        if token_id // group != known:
-            known = token_id // group
-            fill_words(np.uint64(known * _NUM_BLOCKS), key, words)
-        score -= math.log(-math.log1p(-uniform(words[token_id - known * group])))
-        if score > best or (score == best and token_id < best_id):
-            best = score
-            best_id = token_id
-    return best_id
+        if ids[place] // GROUP != known:
+            known = ids[place] // GROUP
+            fill_words(known, key, words)
+        score = score_of(scaled, uniform(word_of_token(words, ids[place])), most)
+        if score > most or (score == most and place < chosen):
+            most, chosen = score, place
+    return chosen
