@@ -167,7 +167,7 @@ def sample_row(
     free_words = NO_WORDS if changes.free_words is None else changes.free_words
     return RowDraw(
         *compiled(
-            *_floats_or_halves(row.logits.detach()[: row.num]),
+            *_floats_or_halves(row.logits, row.num),
             row.words,
             row.ids,
             row.num,
@@ -184,14 +184,17 @@ def sample_row(
     )
 
 
-def _floats_or_halves(row: torch.Tensor) -> tuple[Array, Array, bool]:
-    """Return logits as float32, or else the bits of those of two bytes, and whether these are bfloat16."""
+def _floats_or_halves(logits: torch.Tensor, num: int) -> tuple[Array, Array, bool]:
+    """Return so many logits as float32, or else the bits of those of two bytes, and whether these are bfloat16."""
     import torch
 
-    row = row.cpu().contiguous()
-    if row.dtype.itemsize == 2:
-        return _NO_FLOATS, row.view(torch.uint16).numpy(), row.dtype == torch.bfloat16
-    return row.float().numpy(), _NO_HALVES, False
+    logits = logits.detach()
+    if logits.dtype.itemsize == 2:
+        bits: Array = logits.view(torch.int16).cpu().numpy()[:num].view(np.uint16)
+        return _NO_FLOATS, np.ascontiguousarray(bits), logits.dtype == torch.bfloat16
+    if logits.dtype != torch.float32:
+        logits = logits.float()
+    return np.ascontiguousarray(logits.cpu().numpy()[:num]), _NO_HALVES, False
 
 
 def sample_rows(logits: torch.Tensor, *, masks: Masks, options: SampleOptions, noise: SampleNoise) -> Sampled:

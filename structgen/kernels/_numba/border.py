@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structgen.kernels._numba import jit
-from structgen.kernels._numba.row import BLOCK, GROUP, Array, Changes, Row, legal_logits, padded
+from structgen.kernels._numba.row import BLOCK, GROUP, Array, Changes, Row, legal_logits, reaches
 from structgen.kernels._numba.weights import fill_quanta
 
 _MOST_BINS = 2048
@@ -47,15 +47,11 @@ def total_quanta(row: Row, changes: Changes, tops: Array, best: float, scale: fl
     z, quanta = np.empty(BLOCK, dtype=np.float32), np.empty(BLOCK, dtype=np.int64)
     least = best - _WEIGHED_REACH / (scale * math.log(2.0))
     total = 0
-    for first in range(0, padded(row.num), BLOCK):
-        num = min(BLOCK, padded(row.num) - first)
-        is_seen = False
-        for group in range(first // GROUP, (first + num) // GROUP):
-            is_seen |= tops[group] >= least
-        if is_seen:
-            legal_logits(row, changes, first, num, z)
-            fill_quanta(z, num, best, scale, quanta)
-            for i in range(num):
+    for first in range(0, row.num, BLOCK):
+        if reaches(tops, first // GROUP, least):
+            legal_logits(row, changes, first, z)
+            fill_quanta(z, BLOCK, best, scale, quanta)
+            for i in range(BLOCK):
                 total += quanta[i]
     return total
 
@@ -157,10 +153,13 @@ def end_of_prefix(values: Array, prefix: Prefix) -> Any:
 
 
 @jit()
-def cut(values: Array, border: Any, num_equal: int, least: Any) -> None:
-    """Write -inf, in place, below the border, below the least, and for equals of the border beyond their number."""
-    for i in range(values.shape[0]):
+def cut(values: Array, ids: Array, border: Any, num_equal: int, least: Any) -> Any:
+    """Return the values, and their tokens, that are above the border, or among its first equals, and at least some."""
+    kept, kept_ids = np.empty(ids.shape[0] + 1, dtype=np.float32), np.empty(ids.shape[0] + 1, dtype=np.int64)
+    place = 0
+    for i in range(ids.shape[0]):
+        kept[place], kept_ids[place] = values[i], ids[i]
         is_equal = values[i] == border
-        is_out = values[i] < border or values[i] < least or (is_equal and num_equal <= 0)
+        place += ((values[i] > border) | (is_equal & (num_equal > 0))) & (values[i] >= least)
         num_equal -= is_equal
-        values[i] = np.float32(-math.inf) if is_out else values[i]
+    return kept[:place], kept_ids[:place]

@@ -12,7 +12,7 @@ import numpy as np
 from numba import types
 
 from structgen.kernels._numba import array, jit
-from structgen.kernels._numba.row import GROUP, Array, Changes, Row, legal_logits
+from structgen.kernels._numba.row import BLOCK, GROUP, Array, Changes, Row, legal_logits
 
 # uint64 throughout: numba turns uint64 with a plain int into float64.
 _LOW = np.uint64(0xFFFFFFFF)
@@ -116,7 +116,7 @@ def draw_of_row(row: Row, changes: Changes, tops: Array, best: float, inverse_te
     u <= 1 / least_growth(gap), which u <= exp(-gap) implies, for its best logit and least word. These are bounds, not
     approximations: the result is that of all scores.
     """
-    z, words = np.empty(GROUP, dtype=np.float32), np.empty(GROUP, dtype=np.uint32)
+    block, words = np.empty(BLOCK, dtype=np.float32), np.empty(GROUP, dtype=np.uint32)
     most, chosen, least = -math.inf, row.num, -math.inf
     # Starting where the best logit stands gives a good bound at once.
     start = place_of(tops, best)
@@ -127,7 +127,8 @@ def draw_of_row(row: Row, changes: Changes, tops: Array, best: float, inverse_te
         least_word = fill_words(group, key, words)
         if uniform(least_word) * least_growth(most - (tops[group] - best) * inverse_temperature) > _SLACK:
             continue
-        legal_logits(row, changes, GROUP * group, GROUP, z)
+        legal_logits(row, changes, GROUP * group // BLOCK * BLOCK, block)
+        z = block[GROUP * group % BLOCK :]
         for i in range(GROUP):
             if z[i] == -math.inf:
                 continue
@@ -141,7 +142,7 @@ def draw_of_row(row: Row, changes: Changes, tops: Array, best: float, inverse_te
 
 @jit()
 def draw_of_few(values: Array, ids: Array, best: float, inverse_temperature: float, key: Array) -> Any:
-    """Return the place of the same token where only some are there, which are named in ascending order."""
+    """Return the place of the same token where only some are there, none at -inf, and named in ascending order."""
     words = np.empty(GROUP, dtype=np.uint32)
     known = -1
     most, chosen = -math.inf, ids.shape[0]
@@ -149,7 +150,7 @@ def draw_of_few(values: Array, ids: Array, best: float, inverse_temperature: flo
     for turn in range(-1, ids.shape[0]):
         place = start if turn < 0 else turn
         scaled = (values[place] - best) * inverse_temperature
-        if turn == start or scaled == -math.inf or scaled + _MOST_NOISE < most:
+        if turn == start or scaled + _MOST_NOISE < most:
             continue
         if ids[place] // GROUP != known:
             known = ids[place] // GROUP

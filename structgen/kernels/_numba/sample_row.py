@@ -23,6 +23,7 @@ from structgen.kernels._numba.row import (
     candidates,
     change,
     change_named,
+    first_at_least,
     has_legal,
     load,
     mask,
@@ -60,21 +61,7 @@ class Sums(NamedTuple):
 
 
 @jit()
-def log_sum_of_legal(row: Row, largest: float) -> Any:
-    """Return the log of the sum of exponentials of the legal logits as they were given, of which the best is known."""
-    z = np.empty(GROUP, dtype=np.float32)
-    total = 0.0
-    for first in range(0, padded(row.num), GROUP):
-        if has_legal(row, first, GROUP):
-            load(row, first, GROUP, z)
-            mask(row, first, GROUP, z)
-            for i in range(GROUP):
-                total += math.exp(z[i] - largest)
-    return largest + math.log(total)
-
-
-@jit()
-def masses_of(row: Row, sums: Sums) -> Any:
+def masses_of(row: Row, changes: Changes, sums: Sums) -> Any:
     """Return the log-sum-exp of a row without nan, and -log of the legal share of it."""
     largest, best_legal = np.float64(sums.largest[0]), np.float64(sums.largest[1])
     log_sum = largest if math.isinf(largest) else largest + math.log(sums.free[0])
@@ -82,15 +69,21 @@ def masses_of(row: Row, sums: Sums) -> Any:
     if largest == math.inf or best_legal == -math.inf:
         return log_sum, math.inf
     if best_legal < largest - _FAR:
-        return log_sum, log_sum - log_sum_of_legal(row, best_legal)
+        # As they were given: without the changes of any token.
+        no_changes = Changes(
+            changes.ids[:0], changes.bias, changes.counts, changes.free_words, changes.is_everywhere,
+            changes.repetition, changes.presence, changes.frequency,
+        )  # fmt: skip
+        every = np.full(padded(row.num, BLOCK) // GROUP, _INFINITY)
+        total = total_quanta(row, no_changes, every, best_legal, 1.4426950408889634)
+        return log_sum, log_sum - (best_legal + math.log(total / ONE))
     return log_sum, max(0.0, -math.log(sums.legal[0] / sums.free[0]))
 
 
 @jit()
-def add_free(z: Array, num: int, tops: Array, scratch: Array, sums: Sums) -> Any:
-    """Write the best of each group of num logits, add their exponentials, and return what was added; see `measure`."""
-    weights, whole = scratch[:BLOCK], scratch[BLOCK:]
-    fill_tops(z, num, tops)
+def add_free(z: Array, tops: Array, weights: Array, whole: Array, sums: Sums) -> Any:
+    """Write the best of each group of a block, add its exponentials, and return what was added; see `measure`."""
+    fill_tops(z, tops)
     largest = largest_of(tops)
     if largest > sums.largest[0]:
         peak, before = min(largest, _MOST_FLOAT), max(sums.largest[0], -_MOST_FLOAT)
@@ -98,8 +91,8 @@ def add_free(z: Array, num: int, tops: Array, scratch: Array, sums: Sums) -> Any
         sums.free[0] *= shrink
         sums.legal[0] *= shrink
         sums.largest[0] = largest
-    fill_exponentials(z, num, max(min(sums.largest[0], _MOST_FLOAT), -_MOST_FLOAT), weights, whole)
-    added = sum_of(weights, num)
+    fill_exponentials(z, max(min(sums.largest[0], _MOST_FLOAT), -_MOST_FLOAT), weights, whole)
+    added = sum_of(weights)
     sums.free[0] += added
     return added
 
@@ -107,31 +100,33 @@ def add_free(z: Array, num: int, tops: Array, scratch: Array, sums: Sums) -> Any
 @jit()
 def measure(row: Row, changes: Changes, has_masses: bool, tops: Array) -> Any:  # noqa: FBT001
     """Write the best logit of each group; return the log-sum-exp of the row and -log of the legal share, or nan."""
-    z, scratch = np.empty(BLOCK, dtype=np.float32), np.empty(2 * BLOCK, dtype=np.float32)
+    z = np.empty(BLOCK, dtype=np.float32)
+    weights, whole = np.empty(BLOCK, dtype=np.float32), np.empty(BLOCK, dtype=np.float32)
     sums = Sums(np.full(2, -_INFINITY), np.zeros(1, dtype=np.float64), np.zeros(1, dtype=np.float64))
     num_nans = 0
-    for first in range(0, padded(row.num), BLOCK):
-        num = min(BLOCK, padded(row.num) - first)
-        block_tops = tops[first // GROUP : (first + num) // GROUP]
-        has_legal_here = has_legal(row, first, num)
+    for first in range(0, row.num, BLOCK):
+        block_tops = tops[first // GROUP : (first + BLOCK) // GROUP]
+        has_legal_here = has_legal(row, first)
         if has_masses or has_legal_here:
-            num_nans += load(row, first, num, z)
-        added = add_free(z, num, block_tops, scratch, sums) if has_masses else np.float32(0.0)
+            num_nans += load(row, first, z)
+        added = add_free(z, block_tops, weights, whole, sums) if has_masses else np.float32(0.0)
         if not has_legal_here:
             block_tops[:] = -_INFINITY
             continue
-        is_all = mask(row, first, num, z)
+        is_all = mask(row, first, z)
         if not (has_masses and is_all):
-            fill_tops(z, num, block_tops)
+            fill_tops(z, block_tops)
         if has_masses:
             sums.largest[1] = max(sums.largest[1], largest_of(block_tops))
             if not is_all:
-                clear_illegal(scratch, z, num)
-                added = sum_of(scratch, num)
+                clear_illegal(weights, z)
+                added = sum_of(weights)
             sums.legal[0] += added
-        if change(row, changes, first, num, z):
-            fill_tops(z, num, block_tops)
-    return masses_of(row, sums) if has_masses and num_nans == 0 else (math.nan, math.nan)
+        if change(row, changes, first, z):
+            fill_tops(z, block_tops)
+    if not has_masses or num_nans > 0:
+        return math.nan, math.nan
+    return masses_of(row, changes, sums)
 
 
 @jit()
@@ -162,7 +157,7 @@ def kept_of(
     share: float,
     least: float,
 ) -> Any:
-    """Return what of a row may be drawn: logits, -inf for what is cut, and their tokens.
+    """Return the logits of a row that may be drawn, and their tokens, ascending.
 
     Args:
         row: the logits.
@@ -194,10 +189,17 @@ def kept_of(
         values, ids = candidates(row, changes, tops, bound)
     if is_cut:
         border, num_equal = end_of_weighed(values, total, best, inverse_temperature, top_k, share)
-        cut(values, border, num_equal, np.float32(least))
-    elif least > -math.inf:
-        cut(values, np.float32(-math.inf), row.num, np.float32(least))
-    return values, ids
+        return cut(values, ids, border, num_equal, np.float32(least))
+    return cut(values, ids, np.float32(-math.inf), 0, np.float32(least))
+
+
+@jit()
+def write_kept(values: Array, kept_ids: Array, ids: Array, kept: Array) -> None:
+    """Write what may be drawn to where its tokens stand, -inf elsewhere; nothing where nobody wants it."""
+    if kept.shape[0] > 0:
+        kept[:] = np.float32(-math.inf)
+        for place in range(kept_ids.shape[0]):
+            kept[first_at_least(ids, kept_ids[place]) if ids.shape[0] > 0 else kept_ids[place]] = values[place]
 
 
 _FLOATS = array(types.float32)
@@ -259,18 +261,23 @@ def sample_row(
         np.float32(numbers[3]), np.float32(numbers[4]), np.float32(numbers[5]),
     )  # fmt: skip
     is_named = ids.shape[0] > 0
-    tops = np.full(padded(num if is_named else padded(num) // GROUP), -_INFINITY)
     log_sum, lost = math.nan, math.nan
+    # The best logit of each group, or else the logits of the tokens that are named.
+    tops = np.full(padded(num if is_named else padded(num, BLOCK) // GROUP, BLOCK), -_INFINITY)
     if is_named:
-        load(row, 0, tops.shape[0], tops)
+        for first in range(0, num, BLOCK):
+            load(row, first, tops[first:])
         change_named(ids, changes, tops)
     else:
         log_sum, lost = measure(row, changes, has_masses, tops)
+    tops = tops[: padded(num if is_named else padded(num, BLOCK) // GROUP, GROUP)]
     best_logit = largest_of(tops)
     best = np.float64(best_logit)
     is_drawn, is_kept = key.shape[0] > 0, kept.shape[0] > 0
     if math.isinf(best) or not (is_drawn or is_kept):
         return -1, best_logit, log_sum, lost
+    if is_named and not is_kept and numbers[0] == 0.0:
+        return ids[place_of(tops, best)], best_logit, log_sum, lost
     temperature = numbers[0] if numbers[0] > 0.0 else 1.0
     least: Any = np.float64(np.float32(best + temperature * numbers[2]))
     share = numbers[1]
@@ -278,14 +285,11 @@ def sample_row(
         top_k, share, least = num, 1.0, -math.inf if is_kept else best
     if not (is_named or is_kept or numbers[0] == 0.0 or top_k < num or share < 1.0 or least > -math.inf):
         return draw_of_row(row, changes, tops, best, 1.0 / temperature, key), best_logit, log_sum, lost
-    values, ids = kept_of(row, changes, tops, ids, best, temperature, top_k, share, least)
-    if is_kept:
-        kept[:] = -_INFINITY
-        for place in range(ids.shape[0]):
-            kept[place if is_named else ids[place]] = values[place]
+    values, kept_ids = kept_of(row, changes, tops, ids, best, temperature, top_k, share, least)
+    write_kept(values, kept_ids, ids, kept)
     token_id = np.int64(-1)
     if is_drawn and numbers[0] == 0.0:
-        token_id = ids[place_of(values, best)]
+        token_id = kept_ids[place_of(values, best)]
     elif is_drawn:
-        token_id = ids[draw_of_few(values, ids, best, 1.0 / temperature, key)]
+        token_id = kept_ids[draw_of_few(values, kept_ids, best, 1.0 / temperature, key)]
     return token_id, best_logit, log_sum, lost

@@ -1,7 +1,4 @@
-"""Best logits, exponentials and sums of neighbours on the CPU, in loops that the compiler makes vectors of.
-
-Lengths are multiples of GROUP, so that every number is made by the same instructions wherever it stands.
-"""
+"""Best logits, exponentials and sums of neighbours on the CPU, in loops that the compiler makes vectors of."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import numpy as np
 from numba import types
 
 from structgen.kernels._numba import jit
-from structgen.kernels._numba.row import GROUP, Array
+from structgen.kernels._numba.row import BLOCK, GROUP, Array
 
 # Adding it rounds a number to a whole one, which then is in the lowest bits.
 _ROUNDING_32 = np.float32(12582912.0)
@@ -29,10 +26,10 @@ _UNIT_BITS = 4647714815446351872
 
 
 @jit()
-def fill_tops(z: Array, num: int, tops: Array) -> None:
-    """Write the largest of each group of num values, of which none is nan."""
+def fill_tops(z: Array, tops: Array) -> None:
+    """Write the largest of each group of a block, which has no nan."""
     quarters = np.empty(16, dtype=np.float32)
-    for number in range(num // GROUP):
+    for number in range(BLOCK // GROUP):
         group = z[number * GROUP : (number + 1) * GROUP]
         for i in range(16):
             one = group[i] if group[i] > group[16 + i] else group[16 + i]
@@ -55,17 +52,16 @@ def largest_of(values: Array) -> Any:
 
 
 @jit(fastmath={"contract"})
-def fill_exponentials(x: Array, num: int, peak: Any, weights: Array, whole: Array) -> None:
+def fill_exponentials(x: Array, peak: Any, weights: Array, whole: Array) -> None:
     """Write exp(value - peak) in float32, to the rounding of the difference; what is below exp(-87) is that.
 
     Args:
-        x: values, none above peak.
-        num: how many.
+        x: a block of values, none above peak.
         peak: float32.
         weights: result.
         whole: scratch.
     """
-    for i in range(num):
+    for i in range(BLOCK):
         exponent = x[i] - peak
         exponent = exponent if exponent > _LEAST_EXPONENT else _LEAST_EXPONENT
         power = exponent * np.float32(1.4426950408889634) + _ROUNDING_32
@@ -83,23 +79,23 @@ def fill_exponentials(x: Array, num: int, peak: Any, weights: Array, whole: Arra
         weights[i] = series * left * left + left + np.float32(1.0)
     bits = weights.view(np.int32)
     powers = whole.view(np.int32)
-    for i in range(num):
+    for i in range(BLOCK):
         bits[i] += powers[i] << 23
 
 
 @jit(fastmath={"reassoc"})
-def sum_of(weights: Array, num: int) -> Any:
-    """Return the sum of num weights, in any order."""
+def sum_of(weights: Array) -> Any:
+    """Return the sum of the weights of a block, in any order."""
     total = np.float32(0.0)
-    for i in range(num):
+    for i in range(BLOCK):
         total += weights[i]
     return total
 
 
 @jit()
-def clear_illegal(weights: Array, z: Array, num: int) -> None:
-    """Write 0, in place, for those of num weights whose logit is -inf."""
-    for i in range(num):
+def clear_illegal(weights: Array, z: Array) -> None:
+    """Write 0, in place, for the weights of a block whose logit is -inf."""
+    for i in range(BLOCK):
         weights[i] *= np.float32(z[i] > np.float32(-math.inf))
 
 
