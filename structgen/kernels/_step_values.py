@@ -15,7 +15,6 @@ ENDED: Final = 1
 LEFT: Final = 2
 FAILED: Final = 3
 
-NO_ERROR: Final = 0
 NO_LEGAL_TOKEN: Final = 1
 ILLEGAL_TOKEN: Final = 2
 

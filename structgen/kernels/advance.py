@@ -226,7 +226,7 @@ def _mask_row_within_numba_(tables: Tables, state: torch.Tensor, num_left: torch
     compiled.mask_rows_within(
         tables.token_class.numpy().view(np.uint16), tables.next_state.numpy(), tables.step_start.numpy(),
         tables.machine.numpy(), tables.mask_row.numpy(), tables.mask_rows.numpy(),
-        tables.cost.numpy(), tables.cost_after.numpy(), state.numpy(), num_left.numpy(), out.numpy(),
+        tables.cost.numpy(), tables.cost_after.numpy(), state.numpy(), num_left.numpy(), STOP_CLASS, out.numpy(),
     )
     # fmt: on
 

@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 @jit(
     types.void(
         array(types.uint16, 2), _INTS, array(types.int64), _INTS, _INTS, _OUT_TABLE, _INTS, _INTS,
-        _INTS, _INTS, _OUT,
+        _INTS, _INTS, types.int64, _OUT,
     )
 )  # fmt: skip
 def mask_rows_within(
@@ -33,6 +33,7 @@ def mask_rows_within(
     cost_after: Array,
     state: Array,
     num_left: Array,
+    stop_class: int,
     out: Array,
 ) -> None:
     """Fill out with the mask row of each place; where the budget binds that is the private one, which is written."""
@@ -48,5 +49,5 @@ def mask_rows_within(
         steps = step_start[here]
         for token in range(32 * row.shape[0]):
             after = next_state[steps + classes[token]]
-            if after >= 0 and (classes[token] == 1 or cost[after] <= num_left[place] - 1):
+            if after >= 0 and (classes[token] == stop_class or cost[after] <= num_left[place] - 1):
                 row[token >> 5] |= np.int32(1) << np.int32(token & 31)

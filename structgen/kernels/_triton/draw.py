@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-_NO_ID = tl.constexpr(0x7FFFFFFF)
+NO_ID = tl.constexpr(0x7FFFFFFF)
 
 # Weights are summed as whole multiples of this share of the best one's, so that no order changes a sum.
 _QUANTA = tl.constexpr(float(1 << 40))
@@ -109,7 +109,7 @@ def last_kept_id(  # type: ignore[no-untyped-def]  # pointers have no Python typ
         for first in range(0, num, CHUNK):
             place = first + tl.arange(0, CHUNK)
             z = tl.load(values + place, mask=place < num, other=float("-inf"))
-            token = tl.load(ids + place, mask=place < num, other=_NO_ID)
+            token = tl.load(ids + place, mask=place < num, other=NO_ID)
             count += ((z == value) & (token <= middle)).to(tl.int32)
         is_enough = tl.sum(count) >= num_kept
         high = tl.where(is_enough, middle, high)

@@ -5,14 +5,21 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-_EVERYWHERE = tl.constexpr(-2)
-_NO_ID = tl.constexpr(0x7FFFFFFF)
-_LEAST_TEMPERATURE = tl.constexpr(1e-30)
+from structgen.kernels import gumbel
+from structgen.kernels._sample_values import EVERYWHERE
+from structgen.kernels._triton.draw import NO_ID
+
+# In Workspace.kind: nothing is left to do for the row, or it is still to be cut and drawn from.
+DONE = tl.constexpr(0)
+TRUNCATED = tl.constexpr(1)
+
+LEAST_TEMPERATURE = tl.constexpr(gumbel.LEAST_TEMPERATURE)
+_EVERYWHERE = tl.constexpr(EVERYWHERE)
 
 
 @triton.jit
 def inverse_temperature_of(chosen, row):  # type: ignore[no-untyped-def]  # tuples of pointers have no Python type
-    temperature = tl.maximum(tl.load(chosen.temperature + row).to(tl.float64), _LEAST_TEMPERATURE)
+    temperature = tl.maximum(tl.load(chosen.temperature + row).to(tl.float64), LEAST_TEMPERATURE)
     return (1.0 / temperature).to(tl.float32)
 
 
@@ -92,4 +99,4 @@ def best_of(z):  # type: ignore[no-untyped-def]  # tensors have no Python type
 
 @triton.jit
 def least_id(is_wanted, ids):  # type: ignore[no-untyped-def]  # tensors have no Python type
-    return tl.min(tl.where(is_wanted, ids, _NO_ID), axis=None)
+    return tl.min(tl.where(is_wanted, ids, NO_ID), axis=None)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from structgen.kernels._sample_values import MASS_SLACK, NO_LEGAL_TOKEN, NO_TOKEN, NOT_FINITE
 from structgen.kernels._triton.draw import (
+    NO_ID,
     amount_from,
     border_key,
     exponential_of_words,
@@ -15,6 +17,9 @@ from structgen.kernels._triton.draw import (
     words_of_ids,
 )
 from structgen.kernels._triton.sample_parts import (
+    DONE,
+    LEAST_TEMPERATURE,
+    TRUNCATED,
     best_of,
     changed,
     has_list,
@@ -26,14 +31,10 @@ from structgen.kernels._triton.sample_parts import (
     sum_exp,
 )
 
-_DONE = tl.constexpr(0)
-_TRUNCATED = tl.constexpr(1)
-_NO_TOKEN = tl.constexpr(-1)
-_NO_LEGAL_TOKEN = tl.constexpr(1)
-_NOT_FINITE = tl.constexpr(2)
-_MASS_SLACK = tl.constexpr(1e-6)
-_NO_ID = tl.constexpr(0x7FFFFFFF)
-_LEAST_TEMPERATURE = tl.constexpr(1e-30)
+_NO_TOKEN = tl.constexpr(NO_TOKEN)
+_NO_LEGAL_TOKEN = tl.constexpr(NO_LEGAL_TOKEN)
+_NOT_FINITE = tl.constexpr(NOT_FINITE)
+_MASS_SLACK = tl.constexpr(MASS_SLACK)
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton ships no types
@@ -82,7 +83,7 @@ def _target(chosen, row, total):  # type: ignore[no-untyped-def]  # pointers hav
 @triton.jit
 def _most(chosen, row):  # type: ignore[no-untyped-def]  # pointers
     """Return the number of tokens that top_k keeps."""
-    most = tl.full((), _NO_ID, tl.int32)
+    most = tl.full((), NO_ID, tl.int32)
     if chosen.top_k is not None:
         top_k = tl.load(chosen.top_k + row)
         most = tl.where(top_k > 0, top_k, most)
@@ -95,7 +96,7 @@ def _least_by_share(chosen, row, best):  # type: ignore[no-untyped-def]  # point
     least = tl.full((), float("-inf"), tl.float32)
     if chosen.min_p is not None:
         min_p = tl.load(chosen.min_p + row).to(tl.float64)
-        temperature = tl.maximum(tl.load(chosen.temperature + row).to(tl.float64), _LEAST_TEMPERATURE)
+        temperature = tl.maximum(tl.load(chosen.temperature + row).to(tl.float64), LEAST_TEMPERATURE)
         logarithm = tl.log(tl.where(min_p > 0.0, min_p, 1.0))
         least = tl.where(min_p > 0.0, (best.to(tl.float64) + temperature * logarithm).to(tl.float32), least)
     return least
@@ -114,7 +115,7 @@ def _prepare(  # type: ignore[no-untyped-def]  # pointers have no Python type
     target = _target(chosen, row, total)
     if chosen.top_p is not None:
         top_p = tl.load(chosen.top_p + row)
-        temperature = tl.maximum(tl.load(chosen.temperature + row), _LEAST_TEMPERATURE)
+        temperature = tl.maximum(tl.load(chosen.temperature + row), LEAST_TEMPERATURE)
         share = 0.5 * (1.0 - (top_p - _MASS_SLACK)) * total / num_tokens
         least = tl.where(top_p < 1.0, best + temperature * tl.log(tl.where(top_p < 1.0, share, 1.0)), least)
         # More than what rounding may have added to a weight.
@@ -125,7 +126,7 @@ def _prepare(  # type: ignore[no-untyped-def]  # pointers have no Python type
     by_groups = logit_of(border_key(groups, num_groups, least, best, inverse_temperature, most, target, CHUNK))
     if num_groups > 0:
         tl.store(work.num_candidates + row, 0)
-    tl.store(work.kind + row, _TRUNCATED)
+    tl.store(work.kind + row, TRUNCATED)
     tl.store(work.bound + row * 3, tl.maximum(by_groups, _least_by_share(chosen, row, best)))
     tl.store(work.bound + row * 3 + 1, best)
     tl.store(work.bound + row * 3 + 2, total)
@@ -139,7 +140,7 @@ def _read_list(  # type: ignore[no-untyped-def]  # tuples of pointers have no Py
     start = tl.load(masks.list_start + mask_row)
     place = tl.arange(0, LISTED)
     is_legal = place < tl.load(masks.list_start + mask_row + 1) - start
-    ids = tl.load(masks.list_ids + start + place, mask=is_legal, other=_NO_ID)
+    ids = tl.load(masks.list_ids + start + place, mask=is_legal, other=NO_ID)
     is_legal = is_legal & (ids < masks.num_tokens)
     raw = load_logits(logits, row, ids, is_legal)
     max_legal = largest_of(raw)
@@ -174,10 +175,10 @@ def _read_tiles(chosen, work, row, num_tiles, TILES: tl.constexpr):  # type: ign
     inverse_temperature = inverse_temperature_of(chosen, row)
     of_tiles = _number(work, row, 4, num_tiles, TILES)
     best, total = _combined(of_tiles, _number(work, row, 5, num_tiles, TILES), inverse_temperature)
-    token_id = least_id(of_tiles == best, tl.load(place, mask=tiles < num_tiles, other=_NO_ID))
+    token_id = least_id(of_tiles == best, tl.load(place, mask=tiles < num_tiles, other=NO_ID))
     if (tl.load(chosen.temperature + row) != 0.0) & (best > float("-inf")):
         score = _number(work, row, 6, num_tiles, TILES) + (of_tiles - best) * inverse_temperature
-        token_id = least_id(score == tl.max(score), tl.load(place + 1, mask=tiles < num_tiles, other=_NO_ID))
+        token_id = least_id(score == tl.max(score), tl.load(place + 1, mask=tiles < num_tiles, other=NO_ID))
     return best, total, token_id
 
 
@@ -203,7 +204,7 @@ def row_kernel(  # type: ignore[no-untyped-def]  # tuples of pointers have no Py
     tl.store(out.token_id + row, _NO_TOKEN)
     tl.store(out.error + row, 0)
     if work.kind is not None:
-        tl.store(work.kind + row, _DONE)
+        tl.store(work.kind + row, DONE)
     if mask_row < 0:
         tl.store(out.log_legal_mass + row, float("nan"))
         tl.store(out.log_sum_exp + row, float("nan"))
@@ -242,7 +243,7 @@ def row_kernel(  # type: ignore[no-untyped-def]  # tuples of pointers have no Py
 def select_kernel(masks, chosen, noise, work, out, CHUNK: tl.constexpr):  # type: ignore[no-untyped-def]  # tuples
     """Find the border of a truncated row and draw from what is before it."""
     row = tl.program_id(0)
-    if tl.load(work.kind + row) != _TRUNCATED:
+    if tl.load(work.kind + row) != TRUNCATED:
         return
     bound, best = tl.load(work.bound + row * 3), tl.load(work.bound + row * 3 + 1)
     values = work.candidates + row.to(tl.int64) * masks.num_tokens
@@ -257,16 +258,16 @@ def select_kernel(masks, chosen, noise, work, out, CHUNK: tl.constexpr):  # type
     count_above, mass_above = amount_from(values, num, key + 1, best, inverse_temperature, CHUNK)
     quanta = tl.maximum(quanta_of(tl.exp((border - best) * inverse_temperature)), 1)
     num_kept = tl.minimum((most - count_above).to(tl.int64), (target - mass_above - 1) // quanta + 1)
-    last_id = tl.full((), _NO_ID, tl.int32)
+    last_id = tl.full((), NO_ID, tl.int32)
     if ((count >= most) | (mass >= target)) & (num_kept < count - count_above):
         last_id = last_kept_id(values, ids, num, border, num_kept, masks.num_tokens, CHUNK)
     seed, position, stream = tl.load(noise.seed + row), tl.load(noise.position + row), tl.load(noise.stream + row)
     least = tl.full((), float("inf"), tl.float32)
-    drawn_id = tl.full((), _NO_ID, tl.int32)
+    drawn_id = tl.full((), NO_ID, tl.int32)
     for first in range(0, num, CHUNK):
         place = first + tl.arange(0, CHUNK)
         z = tl.load(values + place, mask=place < num, other=float("-inf"))
-        token = tl.load(ids + place, mask=place < num, other=_NO_ID)
+        token = tl.load(ids + place, mask=place < num, other=NO_ID)
         is_kept = (z > border) | ((z == border) & (token <= last_id))
         weights = tl.exp((z - best) * inverse_temperature)
         words = words_of_ids(token, seed, position, stream)

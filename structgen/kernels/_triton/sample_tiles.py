@@ -16,8 +16,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from structgen.kernels._triton.draw import exponential_of_words, words_of_blocks
+from structgen.kernels._triton.draw import NO_ID, exponential_of_words, words_of_blocks
 from structgen.kernels._triton.sample_parts import (
+    TRUNCATED,
     best_of,
     changed,
     has_list,
@@ -28,9 +29,6 @@ from structgen.kernels._triton.sample_parts import (
     load_logits,
     sum_exp,
 )
-
-_TRUNCATED = tl.constexpr(1)
-_NO_ID = tl.constexpr(0x7FFFFFFF)
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton ships no types
@@ -99,7 +97,7 @@ def _sum_up_legal(  # type: ignore[no-untyped-def]  # tuples of pointers have no
     weights = tl.zeros_like(z)
     total = tl.full((), 0.0, tl.float32)
     score = tl.full((), float("-inf"), tl.float32)
-    drawn_id = tl.full((), _NO_ID, tl.int32)
+    drawn_id = tl.full((), NO_ID, tl.int32)
     groups = tl.full((TILE // GROUP,), float("-inf"), tl.float32)
     if is_drawn:
         weights = tl.exp((z - best) * inverse_temperature)
@@ -148,7 +146,7 @@ def tile_kernel(  # type: ignore[no-untyped-def]  # tuples of pointers have no P
         if has_legal:
             _sum_up_legal(raw, ids, is_legal, row, tile, masks, chosen, changes, noise, work, HAS_MASSES, TILE, GROUP)
     if not has_legal:
-        _store_legal(work, number, float("-inf"), 0.0, float("-inf"), 0.0, float("-inf"), _NO_ID, _NO_ID)
+        _store_legal(work, number, float("-inf"), 0.0, float("-inf"), 0.0, float("-inf"), NO_ID, NO_ID)
         if work.groups is not None:
             place = number * (TILE // GROUP) + tl.arange(0, TILE // GROUP)
             tl.store(work.groups + place, tl.full((TILE // GROUP,), float("-inf"), tl.float32))
@@ -159,7 +157,7 @@ def candidate_kernel(logits, masks, changes, work, TILE: tl.constexpr):  # type:
     """Gather what reaches the bound in one tile of one row, in any order."""
     row, tile = tl.program_id(0), tl.program_id(1)
     mask_row = tl.load(masks.row + row)
-    if (tl.load(work.kind + row) != _TRUNCATED) | has_list(masks, mask_row):
+    if (tl.load(work.kind + row) != TRUNCATED) | has_list(masks, mask_row):
         return
     bound = tl.load(work.bound + row * 3)
     if tl.load(work.numbers + (row * tl.num_programs(1) + tile) * 8 + 4) < bound:
