@@ -14,18 +14,6 @@ from structgen.kernels.apply_mask import BITS_PER_WORD
 if TYPE_CHECKING:
     import torch
 
-NO_TOKEN: Final = -1
-
-EVERYWHERE: Final = -2
-"""In `Penalties.free_row`: the penalties touch every token."""
-
-# In `Sampled.error`.
-NO_LEGAL_TOKEN: Final = 1
-NOT_FINITE: Final = 2
-
-# Probabilities come from float32 logits: without it, two equal tokens would not reach top_p=0.5 with the first of them.
-MASS_SLACK: Final = 1e-6
-
 # The kernels for CUDA look at so many tokens at once, and at the best of so many neighbours.
 TILE: Final = 2048
 GROUP: Final = 64

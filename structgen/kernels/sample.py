@@ -21,14 +21,10 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from structgen.kernels._sample_codes import EVERYWHERE, MASS_SLACK, NO_LEGAL_TOKEN, NO_TOKEN, NOT_FINITE
 from structgen.kernels._sample_values import (
-    EVERYWHERE,
     GROUP,
-    MASS_SLACK,
     MAX_LISTED_TOKENS,
-    NO_LEGAL_TOKEN,
-    NO_TOKEN,
-    NOT_FINITE,
     TILE,
     Bias,
     Masks,

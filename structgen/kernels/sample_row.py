@@ -12,17 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from structgen.kernels._sample_values import (
-    EVERYWHERE,
-    MASS_SLACK,
-    NO_LEGAL_TOKEN,
-    NO_TOKEN,
-    NOT_FINITE,
-    Masks,
-    Sampled,
-    SampleNoise,
-    SampleOptions,
-)
+from structgen.kernels._sample_codes import EVERYWHERE, MASS_SLACK, NO_LEGAL_TOKEN, NO_TOKEN, NOT_FINITE
+from structgen.kernels._sample_values import Masks, Sampled, SampleNoise, SampleOptions
 from structgen.kernels.gumbel import LEAST_TEMPERATURE, NoiseKey
 
 if TYPE_CHECKING:

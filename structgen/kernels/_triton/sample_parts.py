@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 from structgen.kernels import gumbel
-from structgen.kernels._sample_values import EVERYWHERE
+from structgen.kernels._sample_codes import EVERYWHERE
 from structgen.kernels._triton.draw import NO_ID
 
 # In Workspace.kind: nothing is left to do for the row, or it is still to be cut and drawn from.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from structgen.kernels._sample_values import MASS_SLACK, NO_LEGAL_TOKEN, NO_TOKEN, NOT_FINITE
+from structgen.kernels._sample_codes import MASS_SLACK, NO_LEGAL_TOKEN, NO_TOKEN, NOT_FINITE
 from structgen.kernels._triton.draw import (
     NO_ID,
     amount_from,
