@@ -26,6 +26,7 @@ from structgen.decode.device_reader import DeviceReader
 from structgen.decode.device_step import DeviceStep, StepShape, StepState, StepTables
 from structgen.decode.kv_cache import KvCache
 from structgen.decode.pass_groups import ON_A_CORE, ON_CUDA, grouped
+from structgen.decode.sending import sent
 from structgen.decode.target import Target, Tokens
 from structgen.decode.transformers_target import TransformersBatch
 from structgen.frozen_machine import FrozenMachine
@@ -291,5 +292,8 @@ class DeviceSession:
             return
         bias.values[row].zero_()
         bias.row.view(self.shape.num_rows, -1)[row].fill_(row if sampling.logit_bias else -1)
-        for token_id, value in (sampling.logit_bias or {}).items():
-            bias.values[row, token_id].fill_(value)
+        if sampling.logit_bias:
+            token_ids = torch.tensor(list(sampling.logit_bias), dtype=torch.int64)
+            values = torch.tensor(list(sampling.logit_bias.values()), dtype=torch.float32)
+            device = self._model.device
+            bias.values[row].index_copy_(0, sent(token_ids, device), sent(values, device))
