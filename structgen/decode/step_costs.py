@@ -125,8 +125,9 @@ def _timed(device: torch.device, call: Callable[[], torch.Tensor]) -> tuple[torc
 
 
 def _wait(device: torch.device) -> None:
+    # For the stream that is timed, and not for the device: a graph that another thread captures there would be lost.
     if device.type == "cuda":
-        torch.cuda.synchronize(device)
+        torch.cuda.current_stream(device).synchronize()
 
 
 def _key(loaded: Any) -> str:

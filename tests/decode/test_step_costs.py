@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -53,3 +54,16 @@ def test_a_model_with_few_positions_is_measured_within_them(num_positions: int) 
     costs = _costs(GPT2LMHeadModel(config).eval(), None)
     assert tuple(costs.pass_s) == WIDTHS
     assert min(costs.pass_s.values()) > 0
+
+
+def test_on_cuda_its_own_stream_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for the whole device ends the graph that another thread captures."""
+    waits: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: pytest.fail("waited for the device"))
+    monkeypatch.setattr(
+        torch.cuda, "current_stream", lambda device: SimpleNamespace(synchronize=lambda: waits.append(device))
+    )
+    found, seconds = subject._timed(torch.device("cuda", 1), lambda: torch.ones(1))
+    assert waits == [torch.device("cuda", 1)] * 2
+    assert found == 1
+    assert seconds > 0
