@@ -98,7 +98,7 @@ def add_free(z: Array, tops: Array, weights: Array, whole: Array, sums: Sums) ->
 
 
 @jit()
-def measure(row: Row, changes: Changes, has_masses: bool, tops: Array) -> Any:  # noqa: FBT001
+def measure(row: Row, changes: Changes, has_masses: bool, tops: Array) -> Any:  # noqa: FBT001  # compiled code takes no keywords
     """Write the best logit of each group; return the log-sum-exp of the row and -log of the legal share, or nan."""
     z = np.empty(BLOCK, dtype=np.float32)
     weights, whole = np.empty(BLOCK, dtype=np.float32), np.empty(BLOCK, dtype=np.float32)
@@ -216,7 +216,7 @@ _RESULT = types.Tuple((types.int64, types.float32, types.float64, types.float64)
 def sample_row(
     floats: Array,
     halves: Array,
-    is_bfloat16: bool,  # noqa: FBT001
+    is_bfloat16: bool,  # noqa: FBT001  # compiled code takes no keywords
     words: Array,
     ids: Array,
     num: int,
@@ -224,11 +224,11 @@ def sample_row(
     bias: Array,
     counts: Array,
     free_words: Array,
-    is_everywhere: bool,  # noqa: FBT001
+    is_everywhere: bool,  # noqa: FBT001  # compiled code takes no keywords
     numbers: Array,
     top_k: int,
     key: Array,
-    has_masses: bool,  # noqa: FBT001
+    has_masses: bool,  # noqa: FBT001  # compiled code takes no keywords
     kept: Array,
 ) -> Any:
     """Draw from a row, or write what is drawn from.

@@ -1,4 +1,4 @@
-"""What a truncation keeps of a row on the CPU, against a full sort, and what it must not depend on."""
+"""One row on the CPU: what a truncation keeps, against a full sort, what it must not depend on, and what is read."""
 
 from __future__ import annotations
 
