@@ -22,12 +22,12 @@ class Piece:
     Attributes:
         machine: these states first, then those that they lead to, then the end; numbered by itself.
         numbers: (S,) int64, the number of each of its states among those of all pieces.
-        forced: by described state, the bytes that every text goes on with, as far as it was looked at.
+        forced: by described state, the first canonical tokens of what every text goes on with, where that is known.
     """
 
     machine: FrozenMachine
     numbers: Longs
-    forced: Sequence[bytes]
+    forced: Sequence[Sequence[int]]
 
     @property
     def num_described(self) -> int:
@@ -43,7 +43,7 @@ class GrowingMachine:
         num_states: how many states are described or named, the end included.
     """
 
-    def __init__(self, machine: FrozenMachine, *, forced: Sequence[bytes]) -> None:
+    def __init__(self, machine: FrozenMachine, *, forced: Sequence[Sequence[int]]) -> None:
         """Begin with the piece of the start, whose numbers are its own.
 
         Args:

@@ -230,7 +230,7 @@ class Generator(Generic[T]):
         if self._answers is not None:
             return "whole answers are compared, and no tokens drawn"
         walked, pool = self._automaton.start().automaton, self._runtime.device_pool
-        frozen = walked if isinstance(walked, FrozenAutomaton) else None
+        frozen = walked if isinstance(walked, FrozenAutomaton) else self._automaton.frozen_part
         because = pool.host_mode_because(frozen, speculation, deterministic=settings.deterministic)
         if frozen is None or because is not None:
             return str(because)

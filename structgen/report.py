@@ -49,6 +49,9 @@ class Report:
         min_legal_mass: the smallest legal mass of a measured step, 1 if no step was measured.
         num_steps: draws, that of the stop token included. Where the end was the only choice nothing is drawn. In
             device mode the device may have made some after a stop string; they are in all figures but num_tokens.
+        num_device_steps: those of them that the device made by itself, 0 in host mode.
+        num_device_waits: how often the device waited in a state that a part (`freeze_part`) did not describe yet, until
+            the host had described it; that time is in mask_s.
         num_measured_steps: those of them behind the two figures: each one with `diagnostics=True`. Without it a step
             with few legal tokens computes only their logits, and one in 16 is measured.
         truncated: whether the budget cut anything: a step's legal tokens, or a text that could have gone on.
@@ -78,6 +81,8 @@ class Report:
     legal_mass_lost: float
     min_legal_mass: float
     num_steps: int
+    num_device_steps: int
+    num_device_waits: int
     num_measured_steps: int
     truncated: bool
     stopped_by: str | None

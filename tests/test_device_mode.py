@@ -108,6 +108,41 @@ def test_a_stream_gives_the_text_as_it_comes(frozen: sg.Generator[Any]) -> None:
     assert len(parts) > 3
 
 
+TREE = sg.Lark('start: NAME ("(" start ("," start)* ")")?\nNAME: /[a-z]{1,3}/')
+
+
+@pytest.fixture(scope="module")
+def nested(model: sg.Model) -> sg.Generator[Any]:
+    """A generator whose states have no end, with a small part of them frozen."""
+    made = model.generator(TREE)
+    with pytest.raises(sg.LimitError):
+        made.automaton.freeze()
+    made.automaton.freeze_part(num_states=8)
+    return made
+
+
+def test_a_part_is_followed_and_grows(model: sg.Model, nested: sg.Generator[Any]) -> None:
+    """Where states have no end: the report says how often the device waited; batches and streams are as without."""
+    host = sg.Model(tiny_llama(), byte_tokenizer())
+    wanted = {
+        seed: host.run(TREE, sg.Raw("hello"), seed=seed, max_tokens=40, diagnostics=True) for seed in (1, 2, 3, 4)
+    }
+    first = nested.run(sg.Raw("hello"), seed=1, max_tokens=40)
+    assert first.text == wanted[1].text
+    report = first.report
+    assert (report.mode, report.host_mode_because) == ("device", None)
+    assert report.num_device_steps == report.num_steps == wanted[1].report.num_steps
+    assert (wanted[1].report.num_device_steps, wanted[1].report.num_device_waits) == (0, 0)
+    again = nested.run(sg.Raw("hello"), seed=1, max_tokens=40)
+    assert again.text == first.text
+    assert again.report.num_device_waits == 0
+    parts = list(nested.stream(sg.Raw("hello"), seed=2, max_tokens=40))
+    assert "".join(part.new_text for part in parts) == wanted[2].text
+    rows = model.run_batch([(TREE, sg.Raw("hello"))] * 3, seed=1, max_tokens=40)
+    assert all(row.report.mode == "device" for row in rows)
+    assert rows[0].text == first.text
+
+
 def test_who_leaves_a_stream_early_disturbs_nobody(frozen: sg.Generator[Any]) -> None:
     """The next call is as ever."""
     next(iter(frozen.stream(sg.Raw("hello"), seed=1)))

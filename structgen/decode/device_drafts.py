@@ -18,7 +18,6 @@ import torch
 from structgen.frozen_machine import FrozenMachine, Longs
 from structgen.frozen_pieces import GrowingMachine
 from structgen.kernels.arena import Arena
-from structgen.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from structgen.grammar.frozen_automaton import FrozenAutomaton
@@ -61,31 +60,29 @@ class DeviceDrafts:
             if first in self._known:
                 return
             runs = make_runs()
-            self._make_room(first + len(runs))
+            self.make_room()
             self._write(np.arange(first, first + len(runs)), runs)
             self._known.add(first)
 
-    def follow(self, machine: GrowingMachine, vocabulary: Vocabulary) -> None:
-        """Take the drafts of the pieces that a machine has by now.
-
-        Args:
-            machine: whose states they follow.
-            vocabulary: that of the machine.
-        """
+    def follow(self, machine: GrowingMachine) -> None:
+        """Take the drafts of the pieces that a machine has by now, wherever the arena has taken these."""
         pieces = machine.pieces
         states = self._arena.states_of(machine)
         with self._lock:
             num_known = self._num_pieces.get(machine, 0)
             for piece in pieces[num_known:]:
-                self._make_room(int(states[piece.numbers].max()) + 1)
-                runs = _runs_of(piece.forced, vocabulary, self.num_drafted)
-                self._write(states[piece.numbers[: piece.num_described]], runs)
+                self.make_room()
+                self._write(states[piece.numbers[: piece.num_described]], _padded(piece.forced, self.num_drafted))
             self._num_pieces[machine] = max(num_known, len(pieces))
 
-    def _make_room(self, num_states: int) -> None:
-        """Let there be a row for each of so many states, those that are only named included: steps look there too."""
+    def make_room(self) -> None:
+        """Let there be a row for each state that the arena has room for: this moves when its tables move, and not else.
+
+        Whoever holds older tensors may find there that a state was described since, and go on to new ones.
+        """
+        num_states = len(self._arena.tables.machine)
         if num_states > len(self.tensor):
-            grown = self.tensor.new_full((max(num_states, 2 * len(self.tensor)), self.num_drafted), -1)
+            grown = self.tensor.new_full((num_states, self.num_drafted), -1)
             grown[: len(self.tensor)] = self.tensor
             self.tensor = grown
             self.version += 1
@@ -97,15 +94,14 @@ class DeviceDrafts:
 
 def forced_runs(automaton: FrozenAutomaton, num_drafted: int) -> npt.NDArray[np.int32]:
     """Return (S, num_drafted): the first canonical tokens of what is forced in each state, -1 behind them."""
-    forced = [automaton.forced_bytes(state) for state in range(automaton.machine.num_states)]
-    return _runs_of(forced, automaton.vocabulary, num_drafted)
+    texts = [automaton.forced_bytes(state) for state in range(automaton.machine.num_states)]
+    tokens = {text: automaton.vocabulary.encode(text) for text in dict.fromkeys(texts)}
+    return _padded([tokens[text] for text in texts], num_drafted)
 
 
-def _runs_of(forced: Sequence[bytes], vocabulary: Vocabulary, num_drafted: int) -> npt.NDArray[np.int32]:
+def _padded(forced: Sequence[Sequence[int]], num_drafted: int) -> npt.NDArray[np.int32]:
     runs = np.full((len(forced), num_drafted), -1, np.int32)
-    known: dict[bytes, list[int]] = {}
-    for state, text in enumerate(forced):
-        if text not in known:
-            known[text] = vocabulary.encode(text)[:num_drafted]
-        runs[state, : len(known[text])] = known[text]
+    for state, token_ids in enumerate(forced):
+        first = token_ids[:num_drafted]
+        runs[state, : len(first)] = first
     return runs

@@ -2,8 +2,8 @@
 
 What the host does here is what nobody waits for: bytes to text, stop strings, counts, and where the grammar stood for a
 message. Where a stop string ends the text, or nobody reads on, the device has made some steps in vain. The text is that
-of the loop on the host (loop.py). Where the tables end, as those of a recursive grammar may, the rest of the text is
-made there.
+of the loop on the host (loop.py). Where the tables end, as those of a recursive grammar do, the row waits until the
+host has described more states; where that cannot be, the rest of the text is made there.
 
 A request alone is a session of one row, with the face of loop.Decoding; batches of them are in device_batch.py. Left
 out: whole answers, and which requests run in device mode (device_pool.py).
@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -28,8 +28,12 @@ from structgen.decode.target import Target
 from structgen.decode.text import GrowingText
 from structgen.decode.trace import Trace
 from structgen.errors import BudgetError, NoLegalTokenError, StructgenError
+from structgen.frozen_pieces import GrowingMachine
 from structgen.grammar.frozen_automaton import FrozenAutomaton
 from structgen.kernels.advance import FAILED, LEFT, RUNNING
+
+if TYPE_CHECKING:
+    from structgen.grammar.frozen_part import FrozenPart
 
 MOST_DRAFTED: Final = 4
 """Tokens of a draft, where the request allows so many: a pass over five tokens reads the weights once, as one over one
@@ -48,7 +52,7 @@ class DeviceRequest:
         max_draft_tokens: most tokens of a draft.
     """
 
-    automaton: FrozenAutomaton
+    automaton: FrozenAutomaton | FrozenPart
     request: Request
     max_draft_tokens: int = 0
 
@@ -76,10 +80,10 @@ class RowFollower:
         token_ids: tokens of the text so far.
         trace: counts and times so far.
         is_finished: whether the text has ended.
-        has_left: whether it has come to a state that the device has no tables of.
+        has_left: whether it has come to a state that the device has no tables of, and cannot have any of.
     """
 
-    def __init__(self, automaton: FrozenAutomaton, request: Request) -> None:
+    def __init__(self, automaton: FrozenAutomaton | FrozenPart, request: Request) -> None:
         """Start before the first token.
 
         Args:
@@ -125,6 +129,16 @@ class RowFollower:
             stream=request.stream,
             sampling=request.sampling,
         )
+
+    def describe(self) -> GrowingMachine | None:
+        """Have the state described that the row waits in; return the machine that has it now, None if none can."""
+        part = self._automaton
+        if isinstance(part, FrozenAutomaton):
+            return None
+        clock = time.perf_counter()
+        self.has_left = not part.describe(self._state)
+        self.trace.add_wait(time.perf_counter() - clock)
+        return None if self.has_left else part.machine
 
     def go_on(self, target: Target) -> Decoding:
         """Return the text in host mode, standing where it has left the device.
@@ -246,6 +260,9 @@ class SessionRows:
             except StructgenError as error:
                 over[row] = error
             else:
+                machine = follower.describe() if follower.has_left else None
+                if machine is not None:
+                    session.resume(row, machine, last_token_id=follower.token_ids[-1])
                 if follower.is_over:
                     over[row] = None
         session.stop(over)

@@ -21,7 +21,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import torch
 
@@ -38,6 +38,9 @@ from structgen.decode.transformers_target import TransformersBatch
 from structgen.grammar.frozen_automaton import FrozenAutomaton
 from structgen.kernels.arena import Arena
 from structgen.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from structgen.grammar.frozen_part import FrozenPart
 
 MOST_ROWS: Final = 64
 """Rows of a session; the draws at each place of each row take some bytes for every token of the vocabulary."""
@@ -77,12 +80,12 @@ class DevicePool:
         self._returned: deque[DeviceSession] = deque()
 
     def host_mode_because(
-        self, automaton: FrozenAutomaton | None, speculation: Speculation, *, deterministic: bool
+        self, automaton: FrozenAutomaton | FrozenPart | None, speculation: Speculation, *, deterministic: bool
     ) -> str | None:
         """Return why a request runs in host mode; None if it can run in device mode.
 
         Args:
-            automaton: the frozen one, None where it is not frozen.
+            automaton: the frozen one, or its part; None where nothing of it is frozen.
             speculation: its options.
             deterministic: whether its passes have one width.
         """
@@ -93,7 +96,10 @@ class DevicePool:
         if self._model.no_masks_because is not None:
             return f"the model cannot be given masks of ours: {self._model.no_masks_because}"
         if automaton is None:
-            return "the automaton is not frozen: call freeze() of the generator's automaton once"
+            return (
+                "the automaton is not frozen: call freeze() of the generator's automaton once, or freeze_part() where "
+                "its states have no end"
+            )
         if deterministic:
             return "deterministic passes have a width of their own"
         if speculation.branches:
@@ -136,10 +142,10 @@ class DevicePool:
         return SessionRows(session, most_rows=num_rows, release=self._give)
 
     @staticmethod
-    def _look_up(automaton: FrozenAutomaton, arena: Arena, drafts: DeviceDrafts | None) -> None:
-        """Let tables have an automaton."""
+    def _look_up(automaton: FrozenAutomaton | FrozenPart, arena: Arena, drafts: DeviceDrafts | None) -> None:
+        """Let tables have an automaton; the drafts of a part follow where it is loaded, as it grows."""
         arena.add(automaton.machine)
-        if drafts is not None:
+        if isinstance(automaton, FrozenAutomaton) and drafts is not None:
             drafts.add(automaton.machine, lambda: forced_runs(automaton, drafts.num_drafted))
 
     def _take(self, wanted: StepShape, arena: Arena, drafts: DeviceDrafts) -> DeviceSession:
@@ -180,7 +186,7 @@ class DevicePool:
         TransformersBatch(self._model, cache=cache).join().extend(Tokens([0]))
         return cache.num_bytes / _GRAIN
 
-    def _shared(self, automaton: FrozenAutomaton) -> tuple[Arena, DeviceDrafts]:
+    def _shared(self, automaton: FrozenAutomaton | FrozenPart) -> tuple[Arena, DeviceDrafts]:
         """Return what sessions look up, made at the first use, and anew where there is no room for a machine more."""
         with self._lock:
             if self._tables is None or not self._has_room(self._tables[0], automaton):
@@ -195,7 +201,7 @@ class DevicePool:
             return self._tables
 
     @staticmethod
-    def _has_room(arena: Arena, automaton: FrozenAutomaton) -> bool:
+    def _has_room(arena: Arena, automaton: FrozenAutomaton | FrozenPart) -> bool:
         return arena.num_bytes < _MOST_TABLE_BYTES or automaton.machine in arena
 
     def _give(self, session: DeviceSession) -> None:

@@ -30,6 +30,7 @@ from structgen.decode.sending import sent
 from structgen.decode.target import Target, Tokens
 from structgen.decode.transformers_target import TransformersBatch
 from structgen.frozen_machine import FrozenMachine
+from structgen.frozen_pieces import GrowingMachine
 from structgen.kernels.advance import ENDED, RUNNING, settle_
 from structgen.kernels.arena import Arena
 
@@ -46,7 +47,7 @@ class RowStart:
 
     Attributes:
         prompt_token_ids: at least one token.
-        machine: the grammar.
+        machine: the grammar; one that grows has tables of its part.
         max_tokens: most tokens of the text.
         seed: of the noise.
         stream: of the noise.
@@ -54,7 +55,7 @@ class RowStart:
     """
 
     prompt_token_ids: tuple[int, ...]
-    machine: FrozenMachine
+    machine: FrozenMachine | GrowingMachine
     max_tokens: int
     seed: int
     stream: int
@@ -112,10 +113,11 @@ class DeviceSession:
             shape: of the step.
             steps_per_reading: steps between two copies that the host reads.
             lane: that of all sessions of the arena; None if this is the only one.
-            drafts: what is drafted, where the shape has drafts.
+            drafts: of the arena; they are used where the shape has drafts.
         """
         self.shape = shape
         self.drafts = drafts if shape.num_drafted else None
+        self._all_drafts = drafts
         self.num_steps = 0
         self._model = model
         self.arena = arena
@@ -135,9 +137,11 @@ class DeviceSession:
             self._reader = DeviceReader(state.memory, state.told, num_slots=_READINGS_AHEAD + 1)
         self._version: tuple[int, int] | None = None
         self._step: GraphedStep
-        # Of each row: how many of its tokens the host was told of, and how many copies from before it was loaded come.
+        # Of each row: how many of its tokens the host was told of, and how many copies from before it was loaded come,
+        # or from before it went on.
         self._num_told = [0] * shape.num_rows
         self._num_stale = [0] * shape.num_rows
+        self._num_waiting = [0] * shape.num_rows
 
     @property
     def eager_because(self) -> str | None:
@@ -158,11 +162,35 @@ class DeviceSession:
         with self._lane():
             self._load(starts)
         for row in starts:
-            self._num_told[row] = 0
+            self._num_told[row] = self._num_waiting[row] = 0
             self._num_stale[row] = self._reader.num_taken
 
+    def resume(self, row: int, machine: GrowingMachine, *, last_token_id: int) -> None:
+        """Let a row go on that has left, from the next step on.
+
+        Args:
+            row: the host has been told of all its tokens.
+            machine: the row's, which describes its state by now.
+            last_token_id: the last of its tokens. Where that was drafted the step does not know that it is the last.
+        """
+        with self._lane():
+            self._start_of(machine)
+            if self._version != self._current_version:
+                self._prepare()
+            self._state.tally.last[row].fill_(last_token_id)
+            self._state.registers.is_done[row].fill_(RUNNING)
+            settle_(self.arena.tables, self._state.registers)
+        self._num_waiting[row] = self._reader.num_taken
+
+    def _start_of(self, machine: FrozenMachine | GrowingMachine) -> int:
+        """Return the start of a machine in the arena, which has all that is there of it by now."""
+        start = self.arena.add(machine)
+        if self._all_drafts is not None and isinstance(machine, GrowingMachine):
+            self._all_drafts.follow(machine)
+        return start
+
     def _load(self, starts: Mapping[int, RowStart]) -> None:
-        first_states = {row: self.arena.add(start.machine) for row, start in starts.items()}
+        first_states = {row: self._start_of(start.machine) for row, start in starts.items()}
         self._rest(starts)
         if self._version != self._current_version:
             self._prepare()
@@ -213,9 +241,11 @@ class DeviceSession:
         ring = told["ring"]
         token_ids = [ring[number % len(ring)] for number in range(self._num_told[row], told["ring_end"])]
         self._num_told[row] = told["ring_end"]
+        is_waiting = self._num_waiting[row] > 0
+        self._num_waiting[row] -= is_waiting
         return RowNews(
             token_ids=token_ids,
-            is_done=told["is_done"],
+            is_done=RUNNING if is_waiting else told["is_done"],
             legal_mass_lost=told["lost"],
             most_mass_lost=told["most"],
             num_passes=told["num_passes"],
@@ -232,6 +262,8 @@ class DeviceSession:
         is_done = self._state.registers.is_done
         before = is_done.clone()
         is_done.fill_(ENDED)
+        if self.drafts is not None:
+            self.drafts.make_room()
         version = self._current_version
         drafted = None if self.drafts is None else self.drafts.tensor[:, : self.shape.num_drafted]
         tables = StepTables(arena=self.arena.tables, drafts=drafted)

@@ -23,6 +23,8 @@ class Trace:
         law: what is sampled as long as the budget cuts nothing.
         drafts: what was drafted for each pass, see ReplayRecord.
         num_draws: draws so far, that of the stop token included.
+        num_device_draws: those of them that a device made.
+        num_device_waits: how often it waited for tables.
         num_measured: those of them at which the legal mass was measured.
         started: time.perf_counter() at the start.
         first_drawn: the same at the first draw, None before it.
@@ -37,6 +39,8 @@ class Trace:
     num_tokens: int = 0
     num_target_passes: int = 0
     num_draws: int = 0
+    num_device_draws: int = 0
+    num_device_waits: int = 0
     num_measured: int = 0
     prefill_s: float = 0.0
     verify_s: float = 0.0
@@ -87,6 +91,11 @@ class Trace:
             self.legal_mass_lost += legal_mass_lost
             self.most_mass_lost = max(self.most_mass_lost, legal_mass_lost)
 
+    def add_wait(self, seconds: float) -> None:
+        """Count a wait of the device for tables."""
+        self.num_device_waits += 1
+        self.mask_s += seconds
+
     def follow(self, num_draws: int, num_passes: int, *, legal_mass_lost: tuple[float, float]) -> None:
         """Take over what a device has counted up to now.
 
@@ -101,7 +110,7 @@ class Trace:
                 self.first_drawn = self.last_drawn
         self.num_target_passes += num_passes - self._num_followed
         self._num_followed = num_passes
-        self.num_draws = self.num_measured = num_draws
+        self.num_draws = self.num_measured = self.num_device_draws = num_draws
         self.legal_mass_lost, self.most_mass_lost = legal_mass_lost
 
     def finish(self, num_tokens: int) -> None:
@@ -139,6 +148,8 @@ class Trace:
             legal_mass_lost=self.legal_mass_lost,
             min_legal_mass=math.exp(-self.most_mass_lost),
             num_steps=self.num_draws,
+            num_device_steps=self.num_device_draws,
+            num_device_waits=self.num_device_waits,
             num_measured_steps=self.num_measured,
             truncated=self.truncated,
             stopped_by=self.stopped_by,

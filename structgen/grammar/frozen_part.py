@@ -25,6 +25,7 @@ from structgen.grammar.parser import DEAD, Parser
 from structgen.grammar.parser_state import ParserState
 from structgen.kernels.token_columns import ByteMachine, token_columns
 from structgen.kernels.trie_walk import Bools, Ints
+from structgen.vocabulary import Vocabulary
 
 _MAX_ROUNDS = 24
 _EXPLORED_PER_STATE = 8
@@ -43,6 +44,7 @@ _SHARE_OF_PIECE = 16
 """A piece describes one state for so many that are described already, within bounds: few pieces, and short waits."""
 
 _MAX_FORCED_BYTES = 64
+"""As many as a short draft may have."""
 
 
 class FrozenPart:
@@ -87,6 +89,11 @@ class FrozenPart:
         num_configurations, num_bytes = self._core.num_configurations, self.machine.num_bytes
         is_large = num_bytes > self._limits.memory_mb * 2**19 or 2 * num_configurations > self._limits.states
         return is_large or self._has_failed
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The tokens that are walked over."""
+        return self._core.vocabulary
 
     def start(self) -> ParserState:
         """Return a walk that stands before any text; it also goes where nothing is described."""
@@ -155,8 +162,11 @@ class FrozenPart:
         self.machine.add(Piece(machine=machine, numbers=of_states, forced=self._forced(states)))
         self._described.update(states.configurations[: states.num_described])
 
-    def _forced(self, states: States) -> list[bytes]:
-        return [self._exploration.forced(one) for one in states.configurations[: states.num_described]]
+    def _forced(self, states: States) -> list[list[int]]:
+        described = states.configurations[: states.num_described]
+        texts = [self._exploration.forced(one) for one in described]
+        tokens = {text: self._core.vocabulary.encode(text) for text in dict.fromkeys(texts)}
+        return [tokens[text] for text in texts]
 
     def _states_near(self, sources: list[int], num_states: int, watch: Watch) -> States | None:
         """Describe the states nearest to some, those of which too little is known left out; None if none is left."""

@@ -228,6 +228,10 @@ class Arena:
                 self._tensors[name].tensor, self._tensors[name].size = tensor, size
             raise
         moves = any(one.tensor is not before[name][0] for name, one in self._tensors.items())
+        if moves:  # graphs are captured anew, so whatever would move soon moves now
+            for one in self._tensors.values():
+                if 2 * one.size > len(one.tensor):
+                    one.move(room=2 * len(one.tensor))
         self._published = self.version + moves, self._snapshot()
 
     def _add_piece(self, grown: _Grown, piece: Piece) -> None:

@@ -122,7 +122,8 @@ def check_walk(automaton: TokenAutomaton, part: FrozenPart, generator: random.Ra
 def check_forced(part: FrozenPart, number: int, lazy: ParserState) -> None:
     """Assert that the bytes which are said to be forced are."""
     for piece in part.machine.pieces:
-        for forced in np.array(piece.forced, object)[piece.numbers[: piece.num_described] == number].tolist():
+        for local in np.flatnonzero(piece.numbers[: piece.num_described] == number).tolist():
+            forced = lazy.automaton.vocabulary.decode(piece.forced[local])
             assert lazy.is_finished or lazy.forced_bytes().startswith(forced)
 
 
