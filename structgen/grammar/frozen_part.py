@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from structgen.config import Limits
-from structgen.errors import LimitError
+from structgen.errors import LimitError, VocabularyError
 from structgen.frozen_machine import DEAD_CLASS
 from structgen.frozen_pieces import GrowingMachine, Piece
 from structgen.grammar.core import AutomatonCore
@@ -165,7 +165,7 @@ class FrozenPart:
     def _forced(self, states: States) -> list[list[int]]:
         described = states.configurations[: states.num_described]
         texts = [self._exploration.forced(one) for one in described]
-        tokens = {text: self._core.vocabulary.encode(text) for text in dict.fromkeys(texts)}
+        tokens = {text: _tokens_of(text, self.vocabulary) for text in dict.fromkeys(texts)}
         return [tokens[text] for text in texts]
 
     def _states_near(self, sources: list[int], num_states: int, watch: Watch) -> States | None:
@@ -185,6 +185,13 @@ class FrozenPart:
             exploration.around(crossed.tolist(), explored, watch)
         states = tables.states(is_wanted, self._core.parser.start, watch)
         return states if states.num_described else None
+
+
+def _tokens_of(forced: bytes, vocabulary: Vocabulary) -> list[int]:
+    try:
+        return vocabulary.encode(forced)
+    except VocabularyError:  # it ends where nobody has looked further, within what only one token spells
+        return []
 
 
 class _Exploration:
