@@ -340,8 +340,8 @@ def test_who_leaves_a_stream_early_gives_the_session_back(model: sg.Model, loads
 
 def test_batches_and_calls_of_several_threads(model: sg.Model, host: sg.Model) -> None:
     """They share tables and sessions come and go; each gets its own texts."""
-    requests = [(TYPES[n % 4], PROMPTS[n % 5]) for n in range(6)]
-    options = [{"seed": seed, "max_tokens": 60} for seed in range(4)]
+    requests = [(TYPES[n % 3], PROMPTS[n % 5]) for n in range(5)]
+    options = [{"seed": seed, "max_tokens": 50} for seed in range(4)]
     wanted = [alone(host, requests, **one) for one in options]
 
     def run(number: int) -> list[Any]:
