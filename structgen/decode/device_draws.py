@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 
@@ -27,6 +27,9 @@ from structgen.decode.sending import sent
 from structgen.decode.target import TokenIds
 from structgen.kernels.gather_head import gather_head_
 from structgen.kernels.sample import Masks, Sampled, Workspace, sample
+
+# Each kind of result begins at 16 bytes: where tensors begin otherwise Triton compiles other kernels, within a text.
+_GRAIN: Final = 4
 
 
 class _Round(NamedTuple):
@@ -65,7 +68,7 @@ class _Drawn(NamedTuple):
 
     Attributes:
         logits: (rows, width) what was drawn from.
-        told: (4, rows) int32 on the host, what came of it: see `_sampled`.
+        told: (4, rows or more) int32 on the host, what came of it: see `_sampled`.
         is_there: an event behind the copy, None where copies are waited for.
     """
 
@@ -143,8 +146,8 @@ class DeviceDraws:
             logits = self._logits(made, hidden, whole, masks)
             places = [self._place(made.places, row, slot_of) for row in made.rows]
             options, noise = self._sampler.for_places(places, device, has_masses=bool(made.whole))
-            memory = torch.empty((4, len(numbers)), dtype=torch.int32, device=device)
-            out = _sampled(memory, self._workspace_for(len(numbers)))
+            memory = _new_memory(len(numbers), device)
+            out = _sampled(memory[:, : len(numbers)], self._workspace_for(len(numbers)))
             # Without lists, because rows of few logits have -inf everywhere else.
             sample(logits, masks=replace(masks, lists=None), options=options, noise=noise, out=out)
         self._drawn = _Drawn(logits, *_received(memory))
@@ -209,6 +212,11 @@ class DeviceDraws:
             workspace = Workspace.empty(most, num_tokens=self._size, device=self._side.device)
             self._workspace = most, workspace
         return workspace
+
+
+def _new_memory(num_rows: int, device: torch.device) -> torch.Tensor:
+    """Return room for what is drawn at so many rows, and for some more."""
+    return torch.empty((4, -(-num_rows // _GRAIN) * _GRAIN), dtype=torch.int32, device=device)
 
 
 def _sampled(memory: torch.Tensor, workspace: Workspace | None = None) -> Sampled:

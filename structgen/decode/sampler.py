@@ -227,8 +227,10 @@ class Sampler:
         penalties = self._penalties_at(places, device) if self._sampling.has_penalties else None
         options = replace(self._fixed_options[key], penalties=penalties, has_masses=has_masses)
         seed = self._seed - (1 << 64) if self._seed >> 63 else self._seed
-        noise = [[seed] * len(places), [place.position for place in places], [place.stream for place in places]]
-        return options, SampleNoise(*sent(torch.tensor(noise, dtype=torch.int64), device))
+        # A place more where they are odd: what begins at no multiple of 16 bytes makes Triton compile other kernels.
+        padded = [*places, *places[: len(places) % 2]]
+        noise = [[seed] * len(padded), [place.position for place in padded], [place.stream for place in padded]]
+        return options, SampleNoise(*sent(torch.tensor(noise, dtype=torch.int64), device)[:, : len(places)])
 
     def _options_of(self, num: int, device: torch.device) -> SampleOptions:
         """Return the options that are the same at every place and in every round."""

@@ -73,6 +73,35 @@ print(json.dumps(launches))
 """
 
 
+_DRAW_AT = """
+import importlib
+import json
+import sys
+
+sys.path.insert(0, "benchmarks")
+import torch
+from gpu_kernels import new_case, new_tables
+from gpu_machines import made_up
+from launching import launches, use_no_card
+from structgen.config import Sampling
+from structgen.decode import device_draws
+from structgen.decode.sampler import DrawPlace, Sampler
+from structgen.kernels.sample import Workspace
+
+use_no_card()
+sample = importlib.import_module("structgen.kernels.sample")
+tables = new_tables(made_up(4_096), torch.device("cpu"))
+workspace = Workspace.empty(16, num_tokens=4_096, device="cpu")
+sampler = Sampler(Sampling(top_p=0.9), seed=3, vocabulary_size=4_096)
+for num in range(1, 10):
+    case = new_case(tables, num, torch.device("cpu"))
+    options, noise = sampler.for_places([DrawPlace(position=at) for at in range(num)], torch.device("cpu"))
+    memory = device_draws._new_memory(num, torch.device("cpu"))
+    sample._sample_triton(case.logits, case.masks, options, noise, device_draws._sampled(memory[:, :num], workspace))
+print(json.dumps(launches))
+"""
+
+
 def launches_of(sizes: list[tuple[int, int]], *, compiles: bool) -> list[tuple[str, list[int], str]]:
     """Launch everything for vocabularies and batches of these sizes; return the launches."""
     script = f"SIZES, COMPILES = {sizes}, {compiles}\n" + _LAUNCH_ALL
@@ -89,6 +118,13 @@ def test_every_kernel_can_be_launched() -> None:
         *("block_weights_kernel", "block_masses_kernel", "block_draw_kernel", "gather_head_kernel", "byte_walk_kernel"),
     }
     assert len({(name, variant) for name, _, variant in found}) > 100
+
+
+def test_the_number_of_places_makes_no_other_kernel() -> None:
+    """What a round draws has views of any length; compiling a kernel in the middle of a text takes about a second."""
+    found = json.loads(run_script(_DRAW_AT).splitlines()[-1])
+    assert len(found) == 9 * 4
+    assert len({(name, variant) for name, _, variant in found}) == 4
 
 
 @pytest.mark.slow

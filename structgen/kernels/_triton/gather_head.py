@@ -6,7 +6,8 @@ import triton
 import triton.language as tl
 
 
-@triton.jit  # type: ignore[untyped-decorator]  # triton ships no types
+# Mask rows are read one by one, and may be a part of those of a batch: where they begin makes no other kernel.
+@triton.jit(do_not_specialize_on_alignment=["mask_row"])  # type: ignore[untyped-decorator]  # triton ships no types
 def gather_head_kernel(  # type: ignore[no-untyped-def]  # the pointers and strides have no Python type
     logits,
     hidden,
