@@ -149,7 +149,8 @@ def sample_row(
         row: what is drawn from.
         numbers: of `RowNumbers.packed`.
         key: of `NoiseKey.packed`; NOTHING draws nothing.
-        kept: (row.num,) float32 for what is drawn from, -inf for what is not; NOWHERE writes it nowhere.
+        kept: (row.num,) float32 for what would be drawn from, -inf for what would not; nothing is drawn then. NOWHERE
+            writes it nowhere.
         has_masses: whether they are wanted; where tokens are named they are not known.
     """
     from structgen.kernels._numba.sample_row import sample_row as compiled

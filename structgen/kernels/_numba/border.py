@@ -23,6 +23,22 @@ _MOST_BINS = 2048
 _WEIGHED_REACH = 31.0
 
 
+# Past every token.
+_PAST_ALL = np.int64(1 << 62)
+
+
+class Cut(NamedTuple):
+    """What may be drawn: logits above a border, and its equals up to a token.
+
+    Attributes:
+        border: float32; -inf where nothing is cut.
+        last_id: of those equal to it.
+    """
+
+    border: Any
+    last_id: Any
+
+
 class Prefix(NamedTuple):
     """What ends the prefix of top_k and top_p.
 
@@ -153,13 +169,16 @@ def end_of_prefix(values: Array, prefix: Prefix) -> Any:
 
 
 @jit()
-def cut(values: Array, ids: Array, border: Any, num_equal: int, least: Any) -> Any:
-    """Return the values, and their tokens, that are above the border, or among its first equals, and at least some."""
-    kept, kept_ids = np.empty(ids.shape[0] + 1, dtype=np.float32), np.empty(ids.shape[0] + 1, dtype=np.int64)
-    place = 0
+def last_of_equals(values: Array, ids: Array, value: Any, num_equal: int) -> Any:
+    """Return the token of the equal of this number, the first being 1; past all if there are fewer."""
     for i in range(ids.shape[0]):
-        kept[place], kept_ids[place] = values[i], ids[i]
-        is_equal = values[i] == border
-        place += ((values[i] > border) | (is_equal & (num_equal > 0))) & (values[i] >= least)
-        num_equal -= is_equal
-    return kept[:place], kept_ids[:place]
+        num_equal -= values[i] == value
+        if num_equal <= 0:
+            return ids[i]
+    return _PAST_ALL
+
+
+@jit()
+def is_kept(value: Any, token_id: int, cut: Cut) -> Any:
+    """Say whether a token may be drawn."""
+    return (value > cut.border) | ((value == cut.border) & (token_id <= cut.last_id) & (value > -math.inf))

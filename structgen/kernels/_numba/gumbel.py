@@ -12,6 +12,7 @@ import numpy as np
 from numba import types
 
 from structgen.kernels._numba import array, jit
+from structgen.kernels._numba.border import Cut, is_kept
 from structgen.kernels._numba.row import BLOCK, GROUP, Array, Changes, Row, legal_logits
 
 # uint64 throughout: numba turns uint64 with a plain int into float64.
@@ -108,8 +109,10 @@ def score_of(scaled: float, u: float, most: float) -> Any:
 
 
 @jit()
-def draw_of_row(row: Row, changes: Changes, tops: Array, best: float, inverse_temperature: float, key: Array) -> Any:
-    """Return the legal token with the largest (logit - best) * inverse_temperature + noise, the lowest of equals.
+def draw_of_row(
+    row: Row, changes: Changes, tops: Array, best: float, inverse_temperature: float, cut: Cut, key: Array
+) -> Any:
+    """Return the kept token with the largest (logit - best) * inverse_temperature + noise, the lowest of equals.
 
     A token can only win if its noise makes up for its gap to the best score so far, and g <= -log(u). So a group is
     passed over without noise where even the most noise is too little, and without logarithms unless
@@ -117,7 +120,7 @@ def draw_of_row(row: Row, changes: Changes, tops: Array, best: float, inverse_te
     approximations: the result is that of all scores.
     """
     block, words = np.empty(BLOCK, dtype=np.float32), np.empty(GROUP, dtype=np.uint32)
-    most, chosen, least = -math.inf, row.num, -math.inf
+    most, chosen, least = -math.inf, row.num, np.float64(cut.border)
     # Starting where the best logit stands gives a good bound at once.
     start = place_of(tops, best)
     for turn in range(-1, tops.shape[0]):
@@ -130,19 +133,19 @@ def draw_of_row(row: Row, changes: Changes, tops: Array, best: float, inverse_te
         legal_logits(row, changes, GROUP * group // BLOCK * BLOCK, block)
         z = block[GROUP * group % BLOCK :]
         for i in range(GROUP):
-            if z[i] == -math.inf:
-                continue
             token_id = GROUP * group + i
+            if not is_kept(z[i], token_id, cut):
+                continue
             score = score_of((z[i] - best) * inverse_temperature, uniform(word_of_token(words, i)), most)
             if score > most or (score == most and token_id < chosen):
                 most, chosen = score, token_id
-                least = best + (most - _MOST_NOISE) / inverse_temperature
+                least = max(least, best + (most - _MOST_NOISE) / inverse_temperature)
     return chosen
 
 
 @jit()
-def draw_of_few(values: Array, ids: Array, best: float, inverse_temperature: float, key: Array) -> Any:
-    """Return the place of the same token where only some are there, none at -inf, and named in ascending order."""
+def draw_of_few(values: Array, ids: Array, best: float, inverse_temperature: float, cut: Cut, key: Array) -> Any:
+    """Return the place of the same token where only some are there, which are named in ascending order."""
     words = np.empty(GROUP, dtype=np.uint32)
     known = -1
     most, chosen = -math.inf, ids.shape[0]
@@ -150,7 +153,7 @@ def draw_of_few(values: Array, ids: Array, best: float, inverse_temperature: flo
     for turn in range(-1, ids.shape[0]):
         place = start if turn < 0 else turn
         scaled = (values[place] - best) * inverse_temperature
-        if turn == start or scaled + _MOST_NOISE < most:
+        if turn == start or scaled + _MOST_NOISE < most or not is_kept(values[place], ids[place], cut):
             continue
         if ids[place] // GROUP != known:
             known = ids[place] // GROUP

@@ -12,7 +12,7 @@ import numpy as np
 from numba import types
 
 from structgen.kernels._numba import array, jit
-from structgen.kernels._numba.border import Prefix, cut, end_of_prefix, total_quanta
+from structgen.kernels._numba.border import Cut, Prefix, end_of_prefix, is_kept, last_of_equals, total_quanta
 from structgen.kernels._numba.gumbel import draw_of_few, draw_of_row, place_of
 from structgen.kernels._numba.row import (
     BLOCK,
@@ -23,7 +23,6 @@ from structgen.kernels._numba.row import (
     candidates,
     change,
     change_named,
-    first_at_least,
     has_legal,
     load,
     mask,
@@ -98,7 +97,7 @@ def add_free(z: Array, tops: Array, weights: Array, whole: Array, sums: Sums) ->
 
 
 @jit()
-def measure(row: Row, changes: Changes, has_masses: bool, tops: Array) -> Any:  # noqa: FBT001  # compiled code takes no keywords
+def measure(row: Row, changes: Changes, has_masses: bool, tops: Array) -> Any:  # noqa: FBT001  # no keywords there
     """Write the best logit of each group; return the log-sum-exp of the row and -log of the legal share, or nan."""
     z = np.empty(BLOCK, dtype=np.float32)
     weights, whole = np.empty(BLOCK, dtype=np.float32), np.empty(BLOCK, dtype=np.float32)
@@ -146,7 +145,7 @@ def quanta_of(values: Array, best: float, inverse_temperature: float) -> Any:
 
 
 @jit()
-def kept_of(
+def cut_of(
     row: Row,
     changes: Changes,
     tops: Array,
@@ -156,8 +155,8 @@ def kept_of(
     top_k: int,
     share: float,
     least: float,
-) -> Any:
-    """Return the logits of a row that may be drawn, and their tokens, ascending.
+) -> Cut:
+    """Return what of a row may be drawn.
 
     Args:
         row: the logits.
@@ -171,39 +170,42 @@ def kept_of(
         least: the least logit.
     """
     inverse_temperature, is_named = 1.0 / temperature, ids.shape[0] > 0
+    uncut = Cut(np.float32(least), np.int64(1 << 62))
+    if top_k >= row.num and share >= 1.0:
+        return uncut
     total = 0
     if share < 1.0 and is_named:
         total = quanta_of(tops, best, inverse_temperature)
     elif share < 1.0:
         total = total_quanta(row, changes, tops, best, inverse_temperature * 1.4426950408889634)
     values = tops
-    is_cut = top_k < row.num or share < 1.0
     if not is_named:
         bound = np.float32(least)
         if share < 1.0:
             # All that is smaller together has less than half of what is left out.
             smallest = 0.5 * (1.0 - share) * (total / ONE) / row.num
             bound = max(bound, np.float32(best + temperature * math.log(smallest)))
-        if is_cut:
-            bound = max(bound, end_of_weighed(tops, total, best, inverse_temperature, top_k, share)[0])
+        bound = max(bound, end_of_weighed(tops, total, best, inverse_temperature, top_k, share)[0])
         values, ids = candidates(row, changes, tops, bound)
-    if is_cut:
-        border, num_equal = end_of_weighed(values, total, best, inverse_temperature, top_k, share)
-        return cut(values, ids, border, num_equal, np.float32(least))
-    return cut(values, ids, np.float32(-math.inf), 0, np.float32(least))
+    border, num_equal = end_of_weighed(values, total, best, inverse_temperature, top_k, share)
+    return uncut if border < least else Cut(border, last_of_equals(values, ids, border, num_equal))
 
 
 @jit()
-def write_kept(values: Array, kept_ids: Array, ids: Array, kept: Array) -> None:
-    """Write what may be drawn to where its tokens stand, -inf elsewhere; nothing where nobody wants it."""
-    if kept.shape[0] > 0:
-        kept[:] = np.float32(-math.inf)
-        for place in range(kept_ids.shape[0]):
-            kept[first_at_least(ids, kept_ids[place]) if ids.shape[0] > 0 else kept_ids[place]] = values[place]
+def write_kept(row: Row, changes: Changes, tops: Array, ids: Array, cut: Cut, kept: Array) -> None:
+    """Write the logits that may be drawn, -inf elsewhere; `tops` and `ids` as in `cut_of`."""
+    kept[:] = np.float32(-math.inf)
+    is_named = ids.shape[0] > 0
+    values = tops
+    if not is_named:
+        values, ids = candidates(row, changes, tops, cut.border)
+    for place in range(ids.shape[0]):
+        if is_kept(values[place], ids[place], cut):
+            kept[place if is_named else ids[place]] = values[place]
 
 
 _FLOATS = array(types.float32)
-_RESULT = types.Tuple((types.int64, types.float32, types.float64, types.float64))  # type: ignore[no-untyped-call]
+_RESULT = types.Tuple((types.int64, types.float32, types.float64, types.float64))  # type: ignore[no-untyped-call]  # numba has no stubs
 
 
 @jit(
@@ -216,7 +218,7 @@ _RESULT = types.Tuple((types.int64, types.float32, types.float64, types.float64)
 def sample_row(
     floats: Array,
     halves: Array,
-    is_bfloat16: bool,  # noqa: FBT001  # compiled code takes no keywords
+    is_bfloat16: bool,  # noqa: FBT001  # no keywords there
     words: Array,
     ids: Array,
     num: int,
@@ -224,11 +226,11 @@ def sample_row(
     bias: Array,
     counts: Array,
     free_words: Array,
-    is_everywhere: bool,  # noqa: FBT001  # compiled code takes no keywords
+    is_everywhere: bool,  # noqa: FBT001  # no keywords there
     numbers: Array,
     top_k: int,
     key: Array,
-    has_masses: bool,  # noqa: FBT001  # compiled code takes no keywords
+    has_masses: bool,  # noqa: FBT001  # no keywords there
     kept: Array,
 ) -> Any:
     """Draw from a row, or write what is drawn from.
@@ -247,7 +249,7 @@ def sample_row(
         is_everywhere: see there.
         numbers: temperature, share of top_p, logarithm of min_p, repetition, presence and frequency penalty.
         top_k: the most tokens.
-        key: of the noise; empty to draw nothing.
+        key: of the noise; empty to draw nothing, as where `kept` is wanted.
         has_masses: whether the masses are wanted; of named tokens there are none.
         kept: (num,) for what is drawn from; empty if nobody wants it.
 
@@ -273,23 +275,20 @@ def sample_row(
     tops = tops[: padded(num if is_named else padded(num, BLOCK) // GROUP, GROUP)]
     best_logit = largest_of(tops)
     best = np.float64(best_logit)
-    is_drawn, is_kept = key.shape[0] > 0, kept.shape[0] > 0
-    if math.isinf(best) or not (is_drawn or is_kept):
+    if math.isinf(best) or (key.shape[0] == 0 and kept.shape[0] == 0):
         return -1, best_logit, log_sum, lost
-    if is_named and not is_kept and numbers[0] == 0.0:
-        return ids[place_of(tops, best)], best_logit, log_sum, lost
-    temperature = numbers[0] if numbers[0] > 0.0 else 1.0
-    least: Any = np.float64(np.float32(best + temperature * numbers[2]))
-    share = numbers[1]
-    if numbers[0] == 0.0:  # the best token is in every truncation
-        top_k, share, least = num, 1.0, -math.inf if is_kept else best
-    if not (is_named or is_kept or numbers[0] == 0.0 or top_k < num or share < 1.0 or least > -math.inf):
-        return draw_of_row(row, changes, tops, best, 1.0 / temperature, key), best_logit, log_sum, lost
-    values, kept_ids = kept_of(row, changes, tops, ids, best, temperature, top_k, share, least)
-    write_kept(values, kept_ids, ids, kept)
     token_id = np.int64(-1)
-    if is_drawn and numbers[0] == 0.0:
-        token_id = kept_ids[place_of(values, best)]
-    elif is_drawn:
-        token_id = kept_ids[draw_of_few(values, kept_ids, best, 1.0 / temperature, key)]
+    temperature = numbers[0] if numbers[0] > 0.0 else 1.0
+    cut = Cut(-_INFINITY, np.int64(num))
+    if numbers[0] > 0.0:  # greedy: the best token is in every truncation
+        least = np.float64(np.float32(best + temperature * numbers[2]))
+        cut = cut_of(row, changes, tops, ids, best, temperature, top_k, numbers[1], least)
+    if kept.shape[0] > 0:
+        write_kept(row, changes, tops, ids, cut, kept)
+    elif numbers[0] == 0.0:
+        token_id = ids[place_of(tops, best)] if is_named else candidates(row, changes, tops, best_logit)[1][0]
+    elif is_named:
+        token_id = ids[draw_of_few(tops, ids, best, 1.0 / temperature, cut, key)]
+    else:
+        token_id = draw_of_row(row, changes, tops, best, 1.0 / temperature, cut, key)
     return token_id, best_logit, log_sum, lost
