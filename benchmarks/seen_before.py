@@ -110,6 +110,7 @@ def main() -> None:
         ours, theirs = multiprocessing.Pipe()
         filler = multiprocessing.get_context("spawn").Process(target=fill, args=(tokenizer, folder, paths, theirs))
         filler.start()
+        theirs.close()  # so that a process that fails is noticed
         names = set(ours.recv())
         filler.join()
         bench = Bench(settings_of(tokenizer, folder))
