@@ -14,17 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structgen.kernels._numba import jit
-from structgen.kernels._numba.row import BLOCK, GROUP, Array, Changes, Row, legal_logits, reaches
+from structgen.kernels._numba.row import BLOCK, GROUP, Array, Changes, Row, legal_logits, padded, reaches
 from structgen.kernels._numba.weights import fill_quanta
 
 _MOST_BINS = 2048
 
 # Beyond this many times the temperature a weight is less than half a quantum.
 _WEIGHED_REACH = 31.0
-
-
-# Past every token.
-_PAST_ALL = np.int64(1 << 62)
 
 
 class Cut(NamedTuple):
@@ -73,20 +69,22 @@ def total_quanta(row: Row, changes: Changes, tops: Array, best: float, scale: fl
 
 
 @jit()
-def fill_bins(values: Array, best: float, bins: Array) -> Any:
-    """Write the bin of each value by its distance from the best one, past the last for -inf; return how many bins."""
+def lowest_of(values: Array, best: float) -> Any:
+    """Return the lowest value above -inf."""
     lowest = best
     for i in range(values.shape[0]):
         lowest = min(lowest, np.float64(values[i]) if values[i] > -math.inf else best)
-    num_bins = min(_MOST_BINS, values.shape[0])
-    # A bit less, so that rounding does not lead past the last bin.
-    by_distance = 0.0 if lowest == best else (num_bins - 1e-6) / (best - lowest)
+    return lowest
+
+
+@jit()
+def fill_bins(values: Array, best: float, by_distance: float, num_bins: int, bins: Array) -> None:
+    """Write the bin of each value by its distance from the best one, past the last for -inf."""
     most = np.float64(num_bins)
     for i in range(values.shape[0]):
         distance = (best - values[i]) * by_distance
         # Of what is -inf there may be much, which would wait for each other in one place.
         bins[i] = np.uint32(distance) if values[i] > -math.inf else np.uint32(most + (i & 7))
-    return num_bins
 
 
 @jit()
@@ -139,18 +137,20 @@ def end_of_prefix(values: Array, prefix: Prefix) -> Any:
         values: a multiple of GROUP of them, none above the best.
         prefix: what ends it.
     """
-    num = values.shape[0]
-    bins, quanta = np.empty(num, dtype=np.uint32), np.zeros(num, dtype=np.int64)
-    num_bins = fill_bins(values, prefix.best, bins)
+    bins, quanta = np.empty(BLOCK, dtype=np.uint32), np.zeros(BLOCK, dtype=np.int64)
+    num_bins = min(_MOST_BINS, values.shape[0])
+    lowest = lowest_of(values, prefix.best)
+    # A bit less, so that rounding does not lead past the last bin.
+    by_distance = 0.0 if lowest == prefix.best else (num_bins - 1e-6) / (prefix.best - lowest)
     counts, masses = np.zeros(num_bins + 8, dtype=np.int64), np.zeros(num_bins + 8, dtype=np.int64)
-    if prefix.is_weighed:
-        fill_quanta(values, num, prefix.best, prefix.scale, quanta)
-        for i in range(num):
+    for first in range(0, values.shape[0], BLOCK):
+        part = values[first : first + BLOCK]
+        fill_bins(part, prefix.best, by_distance, num_bins, bins)
+        if prefix.is_weighed:
+            fill_quanta(part, part.shape[0], prefix.best, prefix.scale, quanta)
+        for i in range(part.shape[0]):
             counts[bins[i]] += 1
             masses[bins[i]] += quanta[i]
-    else:
-        for i in range(num):
-            counts[bins[i]] += 1
     num_left, mass_left, end = prefix.most, prefix.mass, 0
     while end < num_bins and counts[end] < num_left and masses[end] < mass_left:
         num_left -= counts[end]
@@ -158,24 +158,29 @@ def end_of_prefix(values: Array, prefix: Prefix) -> Any:
         end += 1
     if end == num_bins:
         return np.float32(-math.inf), 0
-    members = np.empty(counts[end] + 1, dtype=np.float32)
-    weights = np.empty(counts[end] + 1, dtype=np.int64)
+    # There is room for one more: each is written before it is known to be a member.
+    members = np.full(padded(counts[end] + 1, GROUP), np.float32(-math.inf))
     place = 0
-    for i in range(num):
-        members[place] = values[i]
-        weights[place] = quanta[i]
-        place += bins[i] == end
+    for first in range(0, values.shape[0], BLOCK):
+        part = values[first : first + BLOCK]
+        fill_bins(part, prefix.best, by_distance, num_bins, bins)
+        for i in range(part.shape[0]):
+            members[place] = part[i]
+            place += bins[i] == end
+    weights = np.zeros(members.shape[0], dtype=np.int64)
+    if prefix.is_weighed:
+        fill_quanta(members, members.shape[0], prefix.best, prefix.scale, weights)
     return end_among(members[:place], weights[:place], num_left, mass_left)
 
 
 @jit()
-def last_of_equals(values: Array, ids: Array, value: Any, num_equal: int) -> Any:
-    """Return the token of the equal of this number, the first being 1; past all if there are fewer."""
-    for i in range(ids.shape[0]):
-        num_equal -= values[i] == value
-        if num_equal <= 0:
-            return ids[i]
-    return _PAST_ALL
+def place_of_equal(values: Array, value: Any, number: int) -> Any:
+    """Return the place of the equal of this number, the first being 1; the last place if there are fewer."""
+    for place in range(values.shape[0]):
+        number -= values[place] == value
+        if number <= 0:
+            return place
+    return values.shape[0] - 1
 
 
 @jit()

@@ -233,7 +233,7 @@ def candidates(row: Row, changes: Changes, tops: Array, bound: Any) -> Any:
     for group in range(tops.shape[0]):
         num += GROUP * ((tops[group] >= bound) & (tops[group] > -_INFINITY))
     # There is room for one more than there can be: each is written before it is known to be one.
-    values, ids = np.empty(num, dtype=np.float32), np.empty(num, dtype=np.int64)
+    values, ids = np.empty(num, dtype=np.float32), np.empty(num, dtype=np.int32)
     z = np.empty(BLOCK, dtype=np.float32)
     place = 0
     for first in range(0, row.num, BLOCK):
@@ -245,7 +245,7 @@ def candidates(row: Row, changes: Changes, tops: Array, bound: Any) -> Any:
             if top >= bound and top > -_INFINITY:
                 for i in range(start, start + GROUP):
                     values[place] = z[i]
-                    ids[place] = first + i
+                    ids[place] = np.int32(first + i)
                     place += (z[i] >= bound) & (z[i] > -_INFINITY)
     end = padded(place, GROUP)
     values[place:end] = -_INFINITY

@@ -12,7 +12,7 @@ import numpy as np
 from numba import types
 
 from structgen.kernels._numba import array, jit
-from structgen.kernels._numba.border import Cut, Prefix, end_of_prefix, is_kept, last_of_equals, total_quanta
+from structgen.kernels._numba.border import Cut, Prefix, end_of_prefix, is_kept, place_of_equal, total_quanta
 from structgen.kernels._numba.gumbel import draw_of_few, draw_of_row, place_of
 from structgen.kernels._numba.row import (
     BLOCK,
@@ -178,30 +178,34 @@ def cut_of(
         total = quanta_of(tops, best, inverse_temperature)
     elif share < 1.0:
         total = total_quanta(row, changes, tops, best, inverse_temperature * 1.4426950408889634)
-    values = tops
-    if not is_named:
-        bound = np.float32(least)
-        if share < 1.0:
-            # All that is smaller together has less than half of what is left out.
-            smallest = 0.5 * (1.0 - share) * (total / ONE) / row.num
-            bound = max(bound, np.float32(best + temperature * math.log(smallest)))
-        bound = max(bound, end_of_weighed(tops, total, best, inverse_temperature, top_k, share)[0])
-        values, ids = candidates(row, changes, tops, bound)
+    if is_named:
+        border, num_equal = end_of_weighed(tops, total, best, inverse_temperature, top_k, share)
+        return uncut if border < least else Cut(border, ids[min(place_of_equal(tops, border, num_equal), row.num - 1)])
+    bound = np.float32(least)
+    if share < 1.0:
+        # All that is smaller together has less than half of what is left out.
+        smallest = 0.5 * (1.0 - share) * (total / ONE) / row.num
+        bound = max(bound, np.float32(best + temperature * math.log(smallest)))
+    bound = max(bound, end_of_weighed(tops, total, best, inverse_temperature, top_k, share)[0])
+    values, found = candidates(row, changes, tops, bound)
     border, num_equal = end_of_weighed(values, total, best, inverse_temperature, top_k, share)
-    return uncut if border < least else Cut(border, last_of_equals(values, ids, border, num_equal))
+    place = min(place_of_equal(values, border, num_equal), found.shape[0] - 1)
+    return uncut if border < least else Cut(border, np.int64(found[place]))
 
 
 @jit()
 def write_kept(row: Row, changes: Changes, tops: Array, ids: Array, cut: Cut, kept: Array) -> None:
     """Write the logits that may be drawn, -inf elsewhere; `tops` and `ids` as in `cut_of`."""
     kept[:] = np.float32(-math.inf)
-    is_named = ids.shape[0] > 0
-    values = tops
-    if not is_named:
-        values, ids = candidates(row, changes, tops, cut.border)
-    for place in range(ids.shape[0]):
-        if is_kept(values[place], ids[place], cut):
-            kept[place if is_named else ids[place]] = values[place]
+    if ids.shape[0] > 0:
+        for place in range(ids.shape[0]):
+            if is_kept(tops[place], ids[place], cut):
+                kept[place] = tops[place]
+        return
+    values, found = candidates(row, changes, tops, cut.border)
+    for place in range(found.shape[0]):
+        if is_kept(values[place], found[place], cut):
+            kept[found[place]] = values[place]
 
 
 _FLOATS = array(types.float32)
@@ -286,7 +290,7 @@ def sample_row(
     if kept.shape[0] > 0:
         write_kept(row, changes, tops, ids, cut, kept)
     elif numbers[0] == 0.0:
-        token_id = ids[place_of(tops, best)] if is_named else candidates(row, changes, tops, best_logit)[1][0]
+        token_id = ids[place_of(tops, best)] if is_named else np.int64(candidates(row, changes, tops, best_logit)[1][0])
     elif is_named:
         token_id = ids[draw_of_few(tops, ids, best, 1.0 / temperature, cut, key)]
     else:
