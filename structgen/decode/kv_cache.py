@@ -14,15 +14,31 @@ position.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
+
+from structgen.decode.sending import sent
 
 # Positions that a buffer grows by, at least; a buffer of a few tokens would grow in every pass.
 _GRAIN = 64
 # A buffer grows to three times what is needed at most; past this factor it is too large.
 _MOST_SPARE = 4
+
+
+class _Numbers:
+    """Numbers that index the buffers of all layers, sent to a device once; a list would be waited for in each."""
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        self._numbers = numbers
+        self._sent: dict[torch.device, torch.Tensor] = {}
+
+    def on(self, device: torch.device) -> torch.Tensor:
+        """Return them on a device."""
+        if device not in self._sent:
+            self._sent[device] = sent(torch.tensor(self._numbers), device)
+        return self._sent[device]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +56,11 @@ class Pass:
     starts: tuple[int, ...]
     width: int
     num_positions: int
+    _places: _Numbers = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Make room for what the layers share."""
+        object.__setattr__(self, "_places", _Numbers(self.rows))
 
     def write(self, buffer: torch.Tensor, states: torch.Tensor) -> None:
         """Put (rows, heads, width, size) new states where they belong."""
@@ -51,7 +72,7 @@ class Pass:
         first, last = self.rows[0], self.rows[-1]
         if last - first + 1 == len(self.rows):
             return buffer[first : last + 1, :, : self.num_positions]
-        return buffer[list(self.rows), :, : self.num_positions]
+        return buffer[self._places.on(buffer.device), :, : self.num_positions]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,9 +147,10 @@ class KvCache(Cache):
         """Move what stands at start + nodes[i] to start + i, for one row; the nodes rise."""
         if all(node == index for index, node in enumerate(nodes)):
             return
+        places = _Numbers([start + node for node in nodes])
         for buffer in self._buffers():
-            # An index by a list makes a copy first, so that nothing is overwritten before it is read.
-            buffer[row, :, start : start + len(nodes)] = buffer[row, :, [start + node for node in nodes]]
+            # An index by numbers makes a copy first, so that nothing is overwritten before it is read.
+            buffer[row, :, start : start + len(nodes)] = buffer[row, :, places.on(buffer.device)]
 
     def _buffers(self) -> list[torch.Tensor]:
         # Models that share keys and values between layers leave some layers without.

@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers import Gemma3Config, LlamaConfig, Qwen3_5Config, xLSTMConfig
 
+from structgen.decode import kv_cache
 from structgen.decode.causal_model import CausalModel, check_model, logits_width, text_config
 from structgen.decode.kv_cache import KvCache, PlacedPass
 from structgen.decode.target import Tokens
@@ -169,3 +170,18 @@ def test_chains_whose_places_only_the_device_knows(name: str) -> None:
         truth = full_logits(tiny_model(name), [*text, *added])[len(text) :]
         torch.testing.assert_close(found, truth, rtol=0, atol=1e-6)
     assert addresses == [layer.keys.data_ptr() for layer in cache._own if layer.keys is not None]
+
+
+def test_numbers_of_rows_and_nodes_are_sent_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Layers share them: an index by a list would make the host wait for the device in every layer."""
+    counted: list[list[int]] = []
+    monkeypatch.setattr(kv_cache, "sent", lambda one, device: counted.append(one.tolist()) or one.to(device))
+    batch = TransformersBatch(CausalModel(tiny_model("llama")))
+    first, _, last = rows = [batch.join() for _ in range(3)]
+    batch.extend([(row, Tokens(_TOKENS[:4])) for row in rows])
+    assert counted == []  # a row beside the other is a view
+    batch.extend([(first, Tokens([5])), (last, Tokens([7, 8, 9], parents=[-1, -1, 1]))])
+    last.keep([1, 2])
+    assert counted == [[0, 2], [5, 6]]
+    truth = full_logits(tiny_model("llama"), [*_TOKENS[:4], 8, 9, 3])[-1]
+    torch.testing.assert_close(last.forward([3])[0], truth, rtol=0, atol=1e-6)
