@@ -317,10 +317,10 @@ def _staying(core: AutomatonCore, configuration: int, found: dict[tuple[bytes, i
     ((terminal, state, count, stack),) = threads
     shape = core.parser.terminals[terminal]
     is_open = shape.max_length is None and count == shape.min_length
-    if not is_open or shape.num_bytes[state] < WIDE_NUM_BYTES or core.parser.any_near_deep([stack]):
+    if not is_open or shape.num_bytes(state) < WIDE_NUM_BYTES or core.parser.any_near_deep([stack]):
         return None
     key = shape.dfa.digest, state
-    if key not in found and not any(shape.num_bytes[end] for end in np.flatnonzero(shape.dfa.accepting)):
+    if key not in found and not any(shape.num_bytes(int(end)) for end in np.flatnonzero(shape.dfa.accepting)):
         groups = core.scans.groups(shape.dfa, state)
         mask = core.scans.new_row()
         groups.add_to(mask, core.scans.scan(shape.dfa, state).row, groups.ends[:, 0] == state, core.scans.trie)

@@ -43,16 +43,18 @@ def json_string_except(words: tuple[str, ...]) -> Dfa:
     graph, ends_word, root = word_graph([[ord(character) for character in word] for word in ordered])
     first = 1 + everything.num_states
     pieces: list[_Piece] = []
-    targets: list[IntArray] = []
+    targets: list[int] = []
+    first_target: list[int] = []
     state_of: list[int] = []
     # A node is numbered after those it leads to.
     for pairs in graph:
         state_of.append(first)
         pieces.append(_piece(tuple(point for point, _ in pairs)))
-        targets.append(np.array([state_of[node] for _, node in pairs], dtype=np.int32))
+        first_target.append(len(targets))
+        targets += [state_of[node] for _, node in pairs]
         first += len(pieces[-1].kinds)
     check_size(first, MAX_STATES)
-    rows, byte_of, steps = _changes(pieces, targets, state_of)
+    rows, byte_of, steps = _changes(pieces, targets, first_target, state_of)
     kinds = np.concatenate([_own_kinds(), *(piece.kinds for piece in pieces)])
     delta = np.take(_delta_one_on(), kinds, axis=0)
     delta[rows, byte_of] = steps
@@ -87,30 +89,25 @@ class _Piece(NamedTuple):
 
     Attributes:
         kinds: for each state the one of the DFA of all strings that it is but for the changes.
-        rows: for each change the state, as an index.
-        byte_of: the byte on which it steps otherwise.
-        inner: the index of the state that it steps to, -1 where it steps out of the piece.
-        outer: which of the next prefixes it steps to, where it steps out of the piece.
+        changes: rows (state as an index, byte on which it steps otherwise, index of the state that it steps to, -1
+            where it steps out of the piece, which of the next prefixes it steps to where it does).
     """
 
     kinds: IntArray
-    rows: IntArray
-    byte_of: IntArray
-    inner: IntArray
-    outer: IntArray
+    changes: IntArray
 
 
-def _changes(pieces: list[_Piece], targets: list[IntArray], state_of: list[int]) -> tuple[IntArray, IntArray, IntArray]:
+def _changes(
+    pieces: list[_Piece], targets: list[int], first_target: list[int], state_of: list[int]
+) -> tuple[IntArray, IntArray, IntArray]:
     """Return (state, byte, next state) of all changes of pieces that have their places."""
-    num_changes = [len(piece.rows) for piece in pieces]
+    changes = np.concatenate([piece.changes for piece in pieces])
+    num_changes = [len(piece.changes) for piece in pieces]
     start = np.repeat(np.array(state_of, dtype=np.int32), num_changes)
-    first_target = np.cumsum([0, *map(len, targets)])[:-1]
-    outer = np.concatenate([piece.outer for piece in pieces]) + np.repeat(first_target, num_changes)
-    inner = np.concatenate([piece.inner for piece in pieces])
+    inner, outer = changes[:, 2], changes[:, 3] + np.repeat(np.array(first_target), num_changes)
     # Where a step stays inside, `outer` is 0, and there may be no target at all at that place.
-    out = np.append(np.concatenate(targets), DEAD)[outer]
-    rows = np.concatenate([piece.rows for piece in pieces]) + start
-    return rows, np.concatenate([piece.byte_of for piece in pieces]), np.where(inner < 0, out, inner + start)
+    out = np.array([*targets, DEAD], np.int32)[outer]
+    return changes[:, 0] + start, changes[:, 1], np.where(inner < 0, out, inner + start)
 
 
 @lru_cache(maxsize=4096)
@@ -143,8 +140,7 @@ def _piece(points: tuple[int, ...]) -> _Piece:
 
     ways = [(spelling, number) for number, point in enumerate(points) for spelling in _spellings(point)]
     add(int(everything.delta[0, QUOTE]), ways)
-    rows, byte_of, inner, outer = np.array(changes, dtype=np.int32).reshape(-1, 4).T
-    return _Piece(np.array(kinds, dtype=np.int32), rows, byte_of, inner, outer)
+    return _Piece(np.array(kinds, dtype=np.int32), np.array(changes, dtype=np.int32).reshape(-1, 4))
 
 
 @lru_cache(maxsize=4096)

@@ -101,7 +101,7 @@ class Parser(StackSets):
         accepting = False
         for terminal, state, count, stack in moves:
             shape = self.terminals[terminal]
-            if shape.num_bytes[state]:
+            if shape.num_bytes(state):
                 threads.append((terminal, state, count, stack))
             if shape.accepts_at(state, count):
                 threads.extend(self.after(stack))

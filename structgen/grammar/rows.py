@@ -146,7 +146,7 @@ class RowBuilder:
         for thread in self.parser.configurations[configuration][0]:
             terminal, state, count, stack = thread
             shape = self.parser.terminals[terminal]
-            if shape.num_bytes[state] < WIDE_NUM_BYTES:
+            if shape.num_bytes(state) < WIDE_NUM_BYTES:
                 starts.append((self._lane_of(terminal, stack), state, count))
                 continue
             wide.append(thread)

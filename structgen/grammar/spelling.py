@@ -18,6 +18,7 @@ from structgen.grammar.memo import Memo
 from structgen.vocabulary import Vocabulary
 
 _MAX_RESTRICTED = 256
+_MAX_KNOWN_WHOLE = 4096
 
 
 class Spelling:
@@ -38,6 +39,7 @@ class Spelling:
         self._holds_token = holds_token
         self._missing = np.flatnonzero(~occurring)
         self._restricted: Memo[bytes, Dfa] = Memo(_MAX_RESTRICTED)
+        self._is_whole: Memo[bytes, bool] = Memo(_MAX_KNOWN_WHOLE)
 
     def can_spell(self, used: frozenset[int]) -> bool:
         """Return whether some token is just that byte for each of some bytes, and no byte needs longer tokens."""
@@ -45,7 +47,7 @@ class Spelling:
 
     def restrict(self, dfa: Dfa) -> Dfa:
         """Return the DFA without the bytes that occur in no token (the same object if nothing changes)."""
-        if not (dfa.delta[:, self._missing] >= 0).any():
+        if self._is_whole.get(dfa.digest, lambda: not (dfa.delta[:, self._missing] >= 0).any()):
             return dfa
         return self._restricted.get(dfa.digest, lambda: self._cut(dfa))
 

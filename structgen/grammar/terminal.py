@@ -42,9 +42,9 @@ class Terminal:
         name: for messages.
         is_counted: whether a counter goes with the state.
         counted_dfa: the same for the kernels.
-        num_bytes: (num_states,), how many bytes a state goes on with.
         known_edges: per state what `edges` gives, None until it is asked for: a key that may be any but a few names has
             hundreds of states, of which a text passes a few.
+        known_num_bytes: likewise for `num_bytes`.
     """
 
     dfa: Dfa
@@ -56,14 +56,21 @@ class Terminal:
     name: str
     is_counted: bool
     counted_dfa: CountedDfa
-    num_bytes: tuple[int, ...]
     known_edges: list[tuple[Edge, ...] | None]
+    known_num_bytes: list[int | None]
 
     def edges(self, state: int) -> tuple[Edge, ...]:
         """Return (next state, whether it ticks, ascending bytes that lead there) for each pair of the first two."""
         known = self.known_edges[state]
         if known is None:
             known = self.known_edges[state] = _edges_of(self.dfa, state)
+        return known
+
+    def num_bytes(self, state: int) -> int:
+        """Return how many bytes a state goes on with."""
+        known = self.known_num_bytes[state]
+        if known is None:
+            known = self.known_num_bytes[state] = int(np.count_nonzero(self.dfa.delta[state] >= 0))
         return known
 
     @property
@@ -74,7 +81,7 @@ class Terminal:
     def is_body(self, state: int) -> bool:
         """Return whether a state is inside the counted text: behind its opening, if it has one, and before its end."""
         is_before = state == 0 and not bool(self.dfa.tick_bytes[0].any())
-        return self.num_bytes[state] > 0 and not is_before
+        return self.num_bytes(state) > 0 and not is_before
 
     def accepts_at(self, state: int, count: int) -> bool:
         """Return whether a word may end in this state after this many ticks."""
@@ -114,7 +121,6 @@ class Word(Terminal):
             most=(UNBOUNDED,) * (len(text) + 1),
             name=repr(text.decode("utf-8", "replace")),
             is_counted=False,
-            num_bytes=(*(1,) * len(text), 0),
         )
 
     text: bytes
@@ -137,6 +143,10 @@ class Word(Terminal):
     def edges(self, state: int) -> tuple[Edge, ...]:
         """Return the only step from a state, none at the end."""
         return ((state + 1, False, (self.text[state],)),) if state < len(self.text) else ()
+
+    def num_bytes(self, state: int) -> int:
+        """Return how many bytes a state goes on with."""
+        return int(state < len(self.text))
 
     def accepts_at(self, state: int, count: int) -> bool:  # as in Terminal
         """Return whether the word ends in this state."""
@@ -191,20 +201,30 @@ def _make_terminal(dfa: Dfa, low: int, high: int | None, lexeme: Lexeme) -> Term
     is_counted = low > 0 or high is not None
     need, most = _lengths(dfa) if is_counted else ((0,) * dfa.num_states, (UNBOUNDED,) * dfa.num_states)
     counted_dfa = _counted_dfa(dfa, need, most, low, high)
-    num_bytes = tuple(np.count_nonzero(dfa.delta >= 0, axis=1).tolist())
-    known_edges: list[tuple[Edge, ...] | None] = [None] * dfa.num_states
     return Terminal(
-        dfa, low, high, lexeme.free_text, need, most, lexeme.name, is_counted, counted_dfa, num_bytes, known_edges
+        dfa,
+        low,
+        high,
+        lexeme.free_text,
+        need,
+        most,
+        lexeme.name,
+        is_counted,
+        counted_dfa,
+        known_edges=[None] * dfa.num_states,
+        known_num_bytes=[None] * dfa.num_states,
     )
 
 
 def _counted_dfa(dfa: Dfa, need: tuple[int, ...], most: tuple[int, ...], low: int, high: int | None) -> CountedDfa:
+    is_counted = low > 0 or high is not None
     return CountedDfa(
         dfa.delta,
         dfa.tick_bytes,
         dfa.accepting,
-        np.array(need, np.int32),
-        np.array(most, np.int32),
+        # Without a bound all are alike, and an array is made faster from none of them.
+        np.array(need, np.int32) if is_counted else np.zeros(len(need), np.int32),
+        np.array(most, np.int32) if is_counted else np.full(len(most), UNBOUNDED, np.int32),
         low,
         -1 if high is None else high,
     )

@@ -139,6 +139,7 @@ def words(number: int) -> Dfa:
 def test_memory_is_bounded(vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many lexemes pass by, a fixed number of their scans, costs and cuts stays."""
     monkeypatch.setattr(spelling_module, "_MAX_RESTRICTED", 6)
+    monkeypatch.setattr(spelling_module, "_MAX_KNOWN_WHOLE", 7)
     scans, spelling = VocabularyScans(vocabulary, max_scans=5), Spelling(vocabulary)
     for number in range(40):
         cut = spelling.restrict(words(number))
@@ -149,7 +150,7 @@ def test_memory_is_bounded(vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPat
         assert scans.token_costs(cut)[0] >= 1
 
     sizes = [len(value) for holder in (scans, spelling) for value in vars(holder).values() if hasattr(value, "get")]
-    assert sorted(sizes) == [1, 1, 5, 5, 5, 5, 6]
+    assert sorted(sizes) == [1, 1, 5, 5, 5, 5, 6, 7]
 
 
 def test_a_lexeme_of_known_bytes_is_not_copied(vocabulary: Vocabulary) -> None:
