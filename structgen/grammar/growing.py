@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import overload
 
 from structgen.grammar.dfa import Dfa
-from structgen.grammar.ir import Choice, Expr, Grammar, LazyRules, Lexeme, Literal
+from structgen.grammar.ir import Choice, Expr, Grammar, LazyRules, Lexeme, Literal, Reference
 from structgen.grammar.normalise import Builder, terminal_of
 from structgen.grammar.productions import Productions, Symbols
 from structgen.grammar.terminal import Terminal, build_terminal, build_word
@@ -95,6 +95,8 @@ class _Grower(Builder):
 
     def is_nullable(self, expr: Expr) -> bool:
         """Tell whether the empty text belongs to an expression."""
+        if isinstance(expr, Reference):  # whoever makes rules later knows that none has the empty text
+            return False
         if isinstance(expr, Lexeme) and not expr.dfa.accepts_empty:
             return False
         return super().is_nullable(expr)
@@ -103,10 +105,11 @@ class _Grower(Builder):
         """Return the alternatives of an expression that stands in a sequence: a choice is lowered when it is met."""
         if not isinstance(item, Choice) or self.is_nullable(item):
             return self.lower(item)
-        if item not in self.shared:
+        head = self.shared.get(item)
+        if head is None:
             head = self.shared[item] = self.new_nonterminal(None)
             self.deferred[head] = item
-        return [(~self.shared[item],)]
+        return [(~head,)]
 
 
 class _LateTerminals(Sequence[Terminal]):
