@@ -109,7 +109,8 @@ class TrieWalker:
             state: whose row is wanted.
             other: whose row is given; the nearer the two are, the less there is to look at.
             row: (ceil(V / 32),) int32, the tokens that the other state survives.
-            most_nodes: how many nodes may be looked at, None for any number.
+            most_nodes: how many nodes may be looked at; the two are then compared first, so that subtrees are left out
+                that are too shallow for them to part. None looks at each node at which they have come to two states.
 
         Returns:
             (n, 3) int32, rows (node, state after it or -1, ticks) of the nodes at which the two differ; None if more
@@ -122,8 +123,9 @@ class TrieWalker:
         changed = np.empty((most, 3), np.int32)
         pairs = np.zeros((2 * _MAX_PAIRS, 3), np.int64)
         pairs[:, 0] = -1
-        edges = np.empty((16 * _MAX_PAIRS, 2), np.int64)
-        compiled.find_partings(dfa.delta, dfa.tick_bytes, dfa.accepting, state, other, pairs, edges)
+        if most_nodes is not None:
+            edges = np.empty((16 * _MAX_PAIRS, 2), np.int64)
+            compiled.find_partings(dfa.delta, dfa.tick_bytes, dfa.accepting, state, other, pairs, edges)
         # fmt: off
         num_changed = compiled.differ(
             trie.node_byte, trie.subtree_end, trie.depth, trie.token_start, self.deepest, trie.token_ids, self._height,

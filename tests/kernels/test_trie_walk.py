@@ -42,8 +42,8 @@ def test_walk_equals_the_obvious_walk(trie, dfa, data):
             assert np.array_equal(found.exits, expected.exits)
 
 
-@given(tries, dfas())
-def test_the_row_of_a_state_from_that_of_any_other(trie, dfa):
+@given(tries, dfas(), st.sampled_from([None, 10_000]))
+def test_the_row_of_a_state_from_that_of_any_other(trie, dfa, most_nodes):
     """Whatever two states have in common, what is changed makes the one's row and ends of the other's."""
     walker = TrieWalker(trie)
     free = CountedDfa(dfa.delta, dfa.tick_bytes, dfa.accepting, dfa.need * 0, dfa.most * 0)
@@ -55,7 +55,7 @@ def test_the_row_of_a_state_from_that_of_any_other(trie, dfa):
         for other, other_walk in enumerate(walks):
             row = rows[other].copy()
 
-            changed = walker.differ(free, state, other, row)
+            changed = walker.differ(free, state, other, row, most_nodes=most_nodes)
 
             assert np.array_equal(row, rows[state])
             nodes = set(changed[:, 0].tolist())
