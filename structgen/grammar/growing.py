@@ -15,8 +15,9 @@ from structgen.grammar.dfa import Dfa
 from structgen.grammar.ir import Choice, Expr, Grammar, LazyRules, Lexeme, Literal, Reference
 from structgen.grammar.normalise import Builder, terminal_of
 from structgen.grammar.productions import Productions, Symbols
-from structgen.grammar.terminal import Terminal, build_terminal, build_word
+from structgen.grammar.terminal import Terminal, build_terminal
 from structgen.grammar.time_limit import check_time
+from structgen.grammar.word import build_word
 
 
 def grow(grammar: Grammar, rules: LazyRules, restrict: Callable[[Dfa], Dfa]) -> Productions | None:

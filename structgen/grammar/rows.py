@@ -17,7 +17,8 @@ from structgen.grammar.costs import FinishingCosts
 from structgen.grammar.parser import Parser, Thread
 from structgen.grammar.scan import INFINITE, ScanGroups, VocabularyScans
 from structgen.grammar.stacks import Follow
-from structgen.grammar.terminal import Terminal, Word
+from structgen.grammar.terminal import Terminal
+from structgen.grammar.word import Word
 from structgen.kernels import trie_walk
 from structgen.kernels.lane_walk import Exits, LaneWalker, Start
 from structgen.kernels.trie_walk import Bools, Ints

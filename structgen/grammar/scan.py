@@ -21,6 +21,7 @@ from structgen.grammar.dfa import Dfa
 from structgen.grammar.memo import Memo
 from structgen.kernels import trie_walk
 from structgen.kernels.lane_walk import LaneTrie
+from structgen.kernels.state_rows import StateRows
 from structgen.kernels.trie_walk import Bools, CountedDfa, Ints, TrieWalker
 from structgen.trie import ByteTrie
 from structgen.vocabulary import Vocabulary
@@ -120,6 +121,7 @@ class VocabularyScans:
         self.vocabulary = vocabulary
         self.trie = vocabulary.trie
         self._walker = TrieWalker(self.trie)
+        self._state_rows = StateRows(self.trie)
         self.deepest = self._walker.deepest
         self.num_words = (vocabulary.size + 31) // 32
         self._store = store
@@ -189,7 +191,7 @@ class VocabularyScans:
     ) -> DfaScan | None:
         """Return the scan of a state, made from that of another one; None if that takes a look at too many nodes."""
         row = known.row.copy()
-        changed = self._walker.differ(_uncounted(dfa), state, other, row, most_nodes=most_nodes)
+        changed = self._state_rows.differ(_uncounted(dfa), state, other, row, most_nodes=most_nodes)
         if changed is None:
             return None
         row.setflags(write=False)
@@ -206,12 +208,11 @@ class VocabularyScans:
             return self._walker.walk(_uncounted(dfa), state, 0, self._walker.whole)
 
     def _computed(self, residue: _Residue, dfa: Dfa, state: int) -> DfaScan:
-        walk = self._walk(dfa, state)
         row = self.new_row()
-        trie_walk.set_tokens_(row, np.ascontiguousarray(walk.stay[:, 0]), self.trie)
+        exits, num_tokens = self._state_rows.survivors(_uncounted(dfa), state, row)
         row.setflags(write=False)
-        scan = DfaScan(row, walk.exits)
-        if self._store is not None and len(walk.stay) >= _DEAR_NUM_NODES:
+        scan = DfaScan(row, exits)
+        if self._store is not None and num_tokens >= _DEAR_NUM_NODES:
             self._store.write(self._key_text("scan", residue), {"row": scan.row, "exits": scan.exits})
         return scan
 

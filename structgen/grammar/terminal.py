@@ -7,12 +7,12 @@ every length between its shortest and its longest word; otherwise the counter is
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 
 from structgen.errors import LimitError
-from structgen.grammar.dfa import Dfa, literal
+from structgen.grammar.dfa import Dfa
 from structgen.grammar.ir import Lexeme
 from structgen.grammar.time_limit import check_time
 from structgen.kernels.trie_walk import CountedDfa
@@ -107,62 +107,6 @@ class Terminal:
         return target, count
 
 
-class Word(Terminal):
-    """A terminal of one word, which has no automaton until somebody asks: a large object has a word for each key."""
-
-    def __init__(self, text: bytes) -> None:
-        """Take the word, at least one byte."""
-        self.__dict__.update(
-            text=text,
-            min_length=0,
-            max_length=None,
-            free_text=False,
-            need=(0,) * (len(text) + 1),
-            most=(UNBOUNDED,) * (len(text) + 1),
-            name=repr(text.decode("utf-8", "replace")),
-            is_counted=False,
-        )
-
-    text: bytes
-
-    @cached_property
-    def dfa(self) -> Dfa:
-        """The DFA of the word."""
-        return literal(self.text)
-
-    @cached_property
-    def counted_dfa(self) -> CountedDfa:
-        """The same for the kernels."""
-        return _counted_dfa(self.dfa, self.need, self.most, 0, None)
-
-    @property
-    def key(self) -> tuple[bytes, int, int | None, bool]:
-        """What makes two words the same one."""
-        return (b"word " + self.text, 0, None, False)
-
-    def edges(self, state: int) -> tuple[Edge, ...]:
-        """Return the only step from a state, none at the end."""
-        return ((state + 1, False, (self.text[state],)),) if state < len(self.text) else ()
-
-    def num_bytes(self, state: int) -> int:
-        """Return how many bytes a state goes on with."""
-        return int(state < len(self.text))
-
-    def accepts_at(self, state: int, count: int) -> bool:  # as in Terminal
-        """Return whether the word ends in this state."""
-        return state == len(self.text)
-
-    def step(self, state: int, count: int, byte: int) -> tuple[int, int] | None:
-        """Return (state, count) after one byte, or None if the word goes on otherwise."""
-        return (state + 1, count) if state < len(self.text) and self.text[state] == byte else None
-
-
-@lru_cache(maxsize=4096)
-def build_word(text: bytes) -> Word:
-    """Return the terminal of one word that is not empty."""
-    return Word(text)
-
-
 @lru_cache(maxsize=4096)
 def build_terminal(lexeme: Lexeme, *, allow_counter: bool = True) -> tuple[Terminal | None, bool]:
     """Return the terminal of the lexeme's non-empty words (None if there are none), and whether it has the empty word.
@@ -200,7 +144,16 @@ def build_terminal(lexeme: Lexeme, *, allow_counter: bool = True) -> tuple[Termi
 def _make_terminal(dfa: Dfa, low: int, high: int | None, lexeme: Lexeme) -> Terminal:
     is_counted = low > 0 or high is not None
     need, most = _lengths(dfa) if is_counted else ((0,) * dfa.num_states, (UNBOUNDED,) * dfa.num_states)
-    counted_dfa = _counted_dfa(dfa, need, most, low, high)
+    counted_dfa = CountedDfa(
+        dfa.delta,
+        dfa.tick_bytes,
+        dfa.accepting,
+        # Without a bound all are alike, and an array is made faster from none of them.
+        np.array(need, np.int32) if is_counted else np.zeros(len(need), np.int32),
+        np.array(most, np.int32) if is_counted else np.full(len(most), UNBOUNDED, np.int32),
+        low,
+        -1 if high is None else high,
+    )
     return Terminal(
         dfa,
         low,
@@ -213,20 +166,6 @@ def _make_terminal(dfa: Dfa, low: int, high: int | None, lexeme: Lexeme) -> Term
         counted_dfa,
         known_edges=[None] * dfa.num_states,
         known_num_bytes=[None] * dfa.num_states,
-    )
-
-
-def _counted_dfa(dfa: Dfa, need: tuple[int, ...], most: tuple[int, ...], low: int, high: int | None) -> CountedDfa:
-    is_counted = low > 0 or high is not None
-    return CountedDfa(
-        dfa.delta,
-        dfa.tick_bytes,
-        dfa.accepting,
-        # Without a bound all are alike, and an array is made faster from none of them.
-        np.array(need, np.int32) if is_counted else np.zeros(len(need), np.int32),
-        np.array(most, np.int32) if is_counted else np.full(len(most), UNBOUNDED, np.int32),
-        low,
-        -1 if high is None else high,
     )
 
 

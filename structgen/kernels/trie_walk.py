@@ -7,7 +7,6 @@ are what the compiled ones (_numba/trie_walk.py) are tested against.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +15,6 @@ from structgen.trie import ByteTrie
 
 Ints = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
-
-_MAX_PAIRS = 256  # a power of two
-"""Of two states that reach more pairs of states side by side, the others count as parting."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -98,50 +94,6 @@ class TrieWalker:
         )
         # fmt: on
         return Walk(self._stay[:num_stay].copy(), self._exits[:num_exits].copy())
-
-    def differ(
-        self, dfa: CountedDfa, state: int, other: int, row: Ints, *, most_nodes: int | None = None
-    ) -> Ints | None:
-        """Turn the row of another state into that of a state, in place, looking only where the two part; counts aside.
-
-        Args:
-            dfa: whose states they are.
-            state: whose row is wanted.
-            other: whose row is given; the nearer the two are, the less there is to look at.
-            row: (ceil(V / 32),) int32, the tokens that the other state survives.
-            most_nodes: how many nodes may be looked at; the two are then compared first, so that subtrees are left out
-                that are too shallow for them to part. None looks at each node at which they have come to two states.
-
-        Returns:
-            (n, 3) int32, rows (node, state after it or -1, ticks) of the nodes at which the two differ; None if more
-            would have to be looked at, and then the row is spoilt.
-        """
-        from structgen.kernels._numba import trie_walk as compiled
-
-        trie = self.trie
-        most = trie.num_nodes if most_nodes is None else min(most_nodes, trie.num_nodes)
-        changed = np.empty((most, 3), np.int32)
-        pairs = np.zeros((2 * _MAX_PAIRS, 3), np.int64)
-        pairs[:, 0] = -1
-        if most_nodes is not None:
-            edges = np.empty((16 * _MAX_PAIRS, 2), np.int64)
-            compiled.find_partings(dfa.delta, dfa.tick_bytes, dfa.accepting, state, other, pairs, edges)
-        # fmt: off
-        num_changed = compiled.differ(
-            trie.node_byte, trie.subtree_end, trie.depth, trie.token_start, self.deepest, trie.token_ids, self._height,
-            dfa.delta, dfa.tick_bytes, state, other, pairs, row, changed, most,
-        )
-        # fmt: on
-        return None if num_changed < 0 else changed[:num_changed].copy()
-
-    @cached_property
-    def _height(self) -> Ints:
-        """How many bytes the deepest node below each node is away from it."""
-        from structgen.kernels._numba import trie_walk as compiled
-
-        height = np.empty(self.trie.num_nodes, np.int32)
-        compiled.measure_heights(self.trie.parent, height)
-        return height
 
     def token_costs(self, dfa: CountedDfa, infinite: int) -> Ints:
         """Return (num_states,): fewest tokens, each wholly inside the DFA, from a state to acceptance, counts aside.

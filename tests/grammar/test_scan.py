@@ -20,7 +20,7 @@ from structgen.grammar import spelling as spelling_module
 from structgen.grammar.dfa import Dfa
 from structgen.grammar.scan import DfaScan, ScanGroups, VocabularyScans
 from structgen.grammar.spelling import Spelling
-from structgen.kernels.trie_walk import CountedDfa, TrieWalker, Walk, set_tokens_
+from structgen.kernels.trie_walk import CountedDfa, TrieWalker, set_tokens_
 from structgen.vocabulary import Vocabulary
 
 
@@ -55,7 +55,8 @@ def test_a_scan_from_disk_is_the_scan(vocabulary: Vocabulary, tmp_path: Path, mo
     alone = [kind(dfa, state) for state in states for kind in (keeping_none.scan, keeping_none.groups)]
     assert all(map(is_same, made, alone))
 
-    monkeypatch.setattr(VocabularyScans, "_walk", never)
+    monkeypatch.setattr(VocabularyScans, "_computed", never)
+    monkeypatch.setattr(VocabularyScans, "_computed_groups", never)
     later = VocabularyScans(vocabulary, store=store_in(tmp_path))
     assert all(map(is_same, (kind(dfa, state) for state in states for kind in (later.scan, later.groups)), alone))
     assert not later.scan(dfa, 0).row.flags.writeable
@@ -190,13 +191,13 @@ def test_states_of_a_counted_pattern_are_made_from_each_other(monkeypatch: pytes
     delta[np.arange(size - 1)[:, None], np.frombuffer(b"ab", np.uint8)] = np.arange(1, size)[:, None]
     dfa = Dfa.build(delta, np.arange(size) > 0)
     walked: list[int] = []
-    walk = VocabularyScans._walk
+    computed = VocabularyScans._computed
 
-    def noted(self: VocabularyScans, dfa: Dfa, state: int) -> Walk:
+    def noted(self: VocabularyScans, residue: scan_module._Residue, dfa: Dfa, state: int) -> DfaScan:
         walked.append(state)
-        return walk(self, dfa, state)
+        return computed(self, residue, dfa, state)
 
-    monkeypatch.setattr(VocabularyScans, "_walk", noted)
+    monkeypatch.setattr(VocabularyScans, "_computed", noted)
     scans = VocabularyScans(vocabulary)
     for state in range(size):
         alone = VocabularyScans(vocabulary)
