@@ -284,6 +284,22 @@ def test_where_the_tables_end_the_host_goes_on(
     assert {one.report.mode for one in found} == {"device"}
 
 
+@pytest.mark.parametrize("max_rows", [2, 8])
+def test_parts_and_whole_machines_share_a_session(
+    model: sg.Model, host: sg.Model, loads: list[Any], max_rows: int
+) -> None:
+    """A row that waits until its state is described holds up nobody, and rows join meanwhile."""
+    nested = sg.Lark('start: "(" start ")" start | "x"')
+    model.generator(nested).automaton.freeze_part(num_states=3)
+    requests = [((nested, TYPES[1], nested, TYPES[2])[n % 4], PROMPTS[n % 5]) for n in range(9)]
+    options: dict[str, Any] = {"seed": max_rows, "max_tokens": 40, "sampling": sg.Sampling(temperature=2.0)}
+    found = together(model, requests, max_rows=max_rows, **options)
+    check(found, alone(host, requests, **options))
+    assert {one.report.mode for one in found} == {"device"}
+    assert sum(one.report.num_device_waits for one in found) > 2
+    assert len({id(session) for session, _ in loads}) == 1
+
+
 def test_who_ends_a_batch_early_gives_the_session_back(model: sg.Model, loads: list[Any]) -> None:
     """Nobody reads on: the next batch takes the same session; after an error that is not ours it takes another."""
     requests = [(bool, prompt) for prompt in PROMPTS[:3]]
