@@ -252,7 +252,8 @@ class Decoding:
 
     def _drawn_from(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return the hidden states of the nodes that something is drawn at: of the prompt only the end is one."""
-        return hidden[len(hidden) - len(self._places.read) :]
+        num = len(self._places.read)
+        return hidden if hidden.shape[0] == num else hidden[-num:]
 
     def start_draws(self, hidden: torch.Tensor, logits: torch.Tensor) -> None:
         """Start to draw at each place; see `Rounds.start_draws`."""

@@ -147,7 +147,7 @@ def draw_behind(
         seconds=(time.perf_counter() - started - mask_wait_s) / len(rounds),
         mask_wait_s=mask_wait_s / len(rounds),
         num_rows=len(rounds),
-        width=max(map(len, hidden)),
+        width=max(rows.shape[0] for rows in hidden),
     )
     return times, failed
 
