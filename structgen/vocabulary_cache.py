@@ -16,7 +16,6 @@ from pathlib import Path
 
 import filelock
 import numpy as np
-import platformdirs
 
 from structgen.array_file import Arrays
 from structgen.array_store import ArrayLayout, ArrayStore
@@ -40,6 +39,8 @@ _LAYOUT = {
 
 def user_folder() -> Path:
     """Return the folder in the user's cache directory."""
+    import platformdirs
+
     return platformdirs.user_cache_path("structgen") / "vocabulary"
 
 

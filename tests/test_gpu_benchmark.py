@@ -14,6 +14,9 @@ ROOT = Path(__file__).parents[1]
 
 # What reads declarations: pydantic and its parts, Lark, regular expressions, JSON Schema.
 _ABSENT = ("pydantic", "pydantic_core", "annotated_types", "lark", "interegular", "jsonschema", "referencing", "rich")
+# What else this package needs, and torch, Triton, transformers and numba do not.
+_ABSENT_TOO = ("platformdirs", "accelerate", "gguf", "typer")
+_BARE = f"sys.modules.update(dict.fromkeys({_ABSENT_TOO!r}))\n"
 _BLOCK = f"import sys\nsys.modules.update(dict.fromkeys({_ABSENT!r}))\n"
 
 
@@ -51,6 +54,12 @@ print("imported", len([name for name in sys.modules if name.startswith("structge
     assert int(run(program).split()[-1]) > 60
 
 
+def test_the_benchmark_is_imported_on_a_bare_machine() -> None:
+    """With nothing there but what it says that it needs."""
+    program = "sys.argv = ['gpu.py', '--check']\nimport gpu\nprint(gpu.environment(gpu.torch.device('cpu'))['torch'])"
+    assert run(_BARE + program)
+
+
 def test_machines_are_prepared_and_read(tmp_path: Path) -> None:
     """Made-up machines and their vocabulary go through files, and a step along each drafted token is legal."""
     program = """
@@ -77,7 +86,7 @@ print(num_drafted)
 def test_the_whole_run_on_the_cpu(tmp_path: Path) -> None:
     """Every part runs, through Triton's interpreter, and nothing is wrong."""
     run(
-        "import runpy; sys.argv = ['gpu.py', '--check', '--out', sys.argv[1]]; "
+        _BARE + "import runpy; sys.argv = ['gpu.py', '--check', '--out', sys.argv[1]]; "
         "sys.path.insert(0, 'benchmarks'); runpy.run_path('benchmarks/gpu.py', run_name='__main__')",
         str(tmp_path),
     )

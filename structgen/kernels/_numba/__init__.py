@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
 import logging
 import os
 import re
@@ -28,7 +29,6 @@ from typing import Any, Literal, TypeVar
 
 import numba
 from numba.extending import intrinsic
-from platformdirs import user_cache_path
 
 from structgen.source_digest import source_digest
 
@@ -43,10 +43,16 @@ _cache_dir_lock = threading.Lock()
 
 @functools.cache
 def cache_directory() -> Path | None:
-    """Return where compiled kernels are kept: one directory per state of the sources, None if these cannot be read."""
+    """Return where compiled kernels are kept: one directory per state of the sources.
+
+    None if these cannot be read, or if nobody says where the user's directory is (on a machine with a GPU that has this
+    repository and little else): functions are compiled anew in each process then.
+    """
     digest = source_digest(_SOURCES)
-    if digest is None:
+    if digest is None or importlib.util.find_spec("platformdirs") is None:
         return None
+    from platformdirs import user_cache_path
+
     current = user_cache_path("structgen") / "numba" / digest[:16]
     with contextlib.suppress(OSError):  # it is not there yet, or cannot be written
         os.utime(current)  # numba's own reading leaves no mark
