@@ -177,9 +177,11 @@ def time_steps(report: Report, device: torch.device, machines: Sequence[Prepared
 
 
 def _time_batch(report: Report, model: CausalModel, size: str, batch: int, num_tokens: int) -> None:
-    bare_us = _time_step(bare_step(model, batch), model.device)
+    bare = bare_step(model, batch)
+    bare_us = _time_step(bare, model.device)
     add = {"vocabulary": num_tokens, "batch": batch}
-    report.add("Steps", f"{size}: pass, head, argmax of torch", us=bare_us, **add, more={"beside it": "1.000"})
+    more: dict[str, str] = {"beside it": "1.000", "graph": bare.eager_because or "yes"}
+    report.add("Steps", f"{size}: pass, head, argmax of torch", us=bare_us, **add, more=more)
     prepared = everything(num_tokens), made_up(num_tokens)
     pool = new_pool(model, prepared)
     for one, num_drafted in ((prepared[0], 0), (prepared[1], 0), (prepared[1], NUM_DRAFTED)):
