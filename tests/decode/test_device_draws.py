@@ -20,7 +20,7 @@ from structgen.decode.causal_model import CausalModel
 from structgen.decode.drafters import ForcedRun
 from structgen.decode.loop import Decoding, Request
 from structgen.decode.mask_table import MaskTable
-from structgen.decode.pass_watch import DonePass
+from structgen.decode.pass_watch import CudaPass, DonePass
 from structgen.decode.transformers_target import TransformersBatch
 from structgen.errors import NoLegalTokenError
 from tiny_models import tiny_model
@@ -227,6 +227,44 @@ def test_masks_are_made_beside_the_pass(monkeypatch: pytest.MonkeyPatch) -> None
     # Before a pass a mask is made only where the text may end.
     assert sum(part.endswith("m") for part in told.split("P")[:-1]) <= 1
     assert decoding.trace.mask_wait_s >= 0.25 * decoding.trace.num_target_passes
+
+
+class Event:
+    """An event of CUDA whose stream gets to it at a time of its own, in milliseconds."""
+
+    times: list[float] = []  # noqa: RUF012  # one for the test that is running
+
+    def __init__(self, *, enable_timing: bool) -> None:
+        assert enable_timing
+        self.at: float | None = None
+
+    def record(self, stream: str) -> None:
+        assert stream == "stream of cuda:1"
+        self.at = self.times.pop(0)
+
+    def elapsed_time(self, other: Event) -> float:
+        assert self.at is not None
+        assert other.at is not None
+        return other.at - self.at
+
+    def query(self) -> bool:
+        return False
+
+    def synchronize(self) -> None:
+        pass
+
+
+def test_waits_are_those_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the end of the pass to the masks, and from the end of the draws to the end of what was prepared."""
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"stream of {device}")
+    Event.times = [10.0, 13.5, 20.0, 20.25]
+    followed = CudaPass(torch.device("cuda:1"))
+    followed.masks_are_ready()
+    followed.draws_are_started()
+    assert not followed.is_done()
+    assert followed.wait() == pytest.approx(0.00375)
+    assert Event.times == []
 
 
 def test_nothing_asks_the_device_before_the_draws_are_started(monkeypatch: pytest.MonkeyPatch) -> None:
