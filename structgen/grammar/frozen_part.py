@@ -36,7 +36,9 @@ _NESTING = 4
 """How far away one frame more of the stack is, in bytes that something else could have stood for."""
 
 _EXPLORED_PER_CROSSED = 4
-"""So many more for each configuration at which a token leaves what is explored, before tokens are walked anew."""
+_ROUNDS_OF_A_REACH = 4
+"""So many more for each configuration at which a token leaves what is explored, before tokens are walked anew; twice
+as many after some rounds."""
 
 _LEAST_PIECE = 128
 _MOST_PIECE = 256
@@ -182,7 +184,9 @@ class FrozenPart:
             crossed = tables.crossed(is_wanted)
             if not len(crossed) or number == _MAX_ROUNDS - 1 or len(explored) > most:
                 break
-            exploration.around(crossed.tolist(), explored, watch)
+            # Where few tokens are left they are long ones.
+            room = _EXPLORED_PER_CROSSED * len(crossed) << number // _ROUNDS_OF_A_REACH
+            exploration.around(crossed.tolist(), explored, room, watch)
         states = tables.states(is_wanted, self._core.parser.start, watch)
         return states if states.num_described else None
 
@@ -242,10 +246,10 @@ class _Exploration:
             (self._parser.depth(stack) for *_, stack in self._parser.configurations[configuration][0]), default=0
         )
 
-    def around(self, crossed: list[int], explored: dict[int, None], watch: Watch) -> None:
-        """Add what tokens cross, and what is near behind it, to what is explored."""
+    def around(self, crossed: list[int], explored: dict[int, None], room: int, watch: Watch) -> None:
+        """Add what tokens cross, and what is near behind it, to what is explored: so many configurations."""
         todo = deque(crossed)
-        most = len(explored) + _EXPLORED_PER_CROSSED * len(crossed)
+        most = len(explored) + room
         while todo and len(explored) < most:
             one = todo.popleft()
             if one not in explored and self.explore(one, watch):

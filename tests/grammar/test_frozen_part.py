@@ -271,6 +271,18 @@ def tree(depth: int) -> dict[str, Any]:
     return {"name": "x", "ab": [tree(depth - 1)] if depth else []}
 
 
+def test_long_tokens_are_followed_to_their_ends() -> None:
+    """A count of many characters, and tokens of hundreds of them: all states can be described."""
+    pieces = [bytes([b]) for b in range(97, 123)] + [b"[", b"]", b"a" * 300, b"b" * 120, b""]
+    vocabulary = sg.Vocabulary.from_bytes(pieces, stop_ids=[len(pieces) - 1])
+    nested = sg.Lark('start: "[" (NAME | start) "]"\nNAME: /[a-z]{1,400}/')
+    part = sg.compile(nested, vocabulary, cache=None).freeze_part(num_states=1)
+    walk = part.start()
+    for token in vocabulary.encode(b"[[[" + b"a" * 330 + b"b" * 40 + b"]]]"):
+        walk.advance(token)
+        assert part.describe(walk)
+
+
 def test_a_small_language_is_described_whole() -> None:
     """Then nothing is only named, and it is as long as the frozen one."""
     automaton = compiled(sg.Regex("[a-c]{2,5}|é+x?"))
