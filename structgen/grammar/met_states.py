@@ -304,15 +304,16 @@ def _staying(core: AutomatonCore, configuration: int, found: dict[tuple[bytes, i
 
     It is where one lexeme alone is read whose words all end in states that lead nowhere, such as the quote of a string:
     then a token that leads back to the state has ended no word on its way. A bound on the length that is still to be
-    met, or that may be passed, would change with each token.
+    met, or that may be passed, would change with each token. Where the text may end, another lexeme has ended, and one
+    token on the text may not end any more.
 
     Args:
         core: whose state it is.
         configuration: the state.
         found: what was found before, by DFA and its state.
     """
-    threads, _ = core.parser.configurations[configuration]
-    if len(threads) != 1:
+    threads, is_accepting = core.parser.configurations[configuration]
+    if len(threads) != 1 or is_accepting:
         return None
     ((terminal, state, count, stack),) = threads
     shape = core.parser.terminals[terminal]

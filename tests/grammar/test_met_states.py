@@ -265,6 +265,14 @@ def test_tokens_that_change_nothing_are_just_those(schema: Any) -> None:
         assert min(num_staying) > 100
 
 
+def test_where_the_text_may_end_no_token_stays(tmp_path: Path) -> None:
+    """What another lexeme has ended is over one token on, though the same word is read as before."""
+    source = declare(sg.Lark('start: A | A REST\nA: "ab"\nREST: /[^c]*c/')).source
+    remember(tmp_path, source, ["ab"])
+    for text in ("ab", "abx", "ab null", "abxc"):
+        assert said_along(reopened(tmp_path, source), text) == said_along(fresh(source), text)
+
+
 def test_all_questions_are_answered_at_a_met_state(tmp_path: Path) -> None:
     """Costs, budgets, free text, forced bytes, drafts, rollback and forks: as the fresh automaton has them."""
     remember(tmp_path, source_of(PERSON), TEXTS)
