@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from structgen.config import Limits
-from structgen.errors import LimitError, VocabularyError
+from structgen.errors import LimitError, OptionError, VocabularyError
 from structgen.frozen_machine import DEAD_CLASS
 from structgen.frozen_pieces import GrowingMachine, Piece
 from structgen.grammar.core import AutomatonCore
@@ -105,7 +105,12 @@ class FrozenPart:
         """Describe the state of a walk that `start` gave, unless it is described; return whether it is now.
 
         False where nesting decides what is legal, or where that takes more than the limits allow.
+
+        Raises:
+            OptionError: the walk is over something else.
         """
+        if state.automaton is not self._core:
+            raise OptionError("this is no walk of the part: begin with part.start()")
         return self._describe([state.configuration])
 
     def meet(self, token_ids: Iterable[int]) -> None:

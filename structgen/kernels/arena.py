@@ -221,18 +221,19 @@ class Arena:
         self._overwritten.clear()
         try:
             yield
+            moves = any(one.tensor is not before[name][0] for name, one in self._tensors.items())
+            if moves:  # graphs are captured anew, so whatever would move soon moves now
+                for one in self._tensors.values():
+                    if 2 * one.size > len(one.tensor):
+                        one.move(room=2 * len(one.tensor))
+            snapshot = self._snapshot()
         except BaseException:  # of a key that was pressed too: machines after it would stand in the wrong place
             for tensor, at, values in reversed(self._overwritten):
                 tensor[at] = values
             for name, (tensor, size) in before.items():
                 self._tensors[name].tensor, self._tensors[name].size = tensor, size
             raise
-        moves = any(one.tensor is not before[name][0] for name, one in self._tensors.items())
-        if moves:  # graphs are captured anew, so whatever would move soon moves now
-            for one in self._tensors.values():
-                if 2 * one.size > len(one.tensor):
-                    one.move(room=2 * len(one.tensor))
-        self._published = self.version + moves, self._snapshot()
+        self._published = self.version + moves, snapshot
 
     def _add_piece(self, grown: _Grown, piece: Piece) -> None:
         is_new = piece.numbers >= len(grown.states)

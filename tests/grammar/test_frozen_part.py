@@ -321,6 +321,14 @@ def test_a_number_of_states_that_is_none_is_refused(num_states: Any) -> None:
         compiled(bool).freeze_part(num_states=num_states)
 
 
+def test_a_walk_of_something_else_is_refused() -> None:
+    """Its states have other numbers."""
+    automaton = compiled(NESTED)
+    part = automaton.freeze_part(num_states=30)
+    with pytest.raises(OptionError, match=r"part\.start"):
+        part.describe(automaton.start())
+
+
 def test_limits_hold() -> None:
     """Too little memory, and a start that is nested too deeply already."""
     with pytest.raises(LimitError):
