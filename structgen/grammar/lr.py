@@ -55,9 +55,11 @@ class LrTable:
         """Return the number of the state with this kernel."""
         number = self._number.get(kernel)
         if number is None:
-            number = self._number[kernel] = len(self._kernels)
-            self._kernels.append(kernel)
+            # In this order, as one may be interrupted between any two lines.
+            number = len(self.states)
+            self._kernels[number:] = [kernel]
             self.states.append(None)
+            self._number[kernel] = number
         return number
 
     def kernel_name(self, number: int) -> str:
@@ -68,11 +70,12 @@ class LrTable:
         """Return the productions of a nonterminal, numbered when first asked for."""
         known = self._by_head.get(head)
         if known is None:
-            first = len(self.bodies)
-            self.bodies += self.productions.of(head)
-            known = self._by_head[head] = range(first, len(self.bodies))
-            self.heads += [head] * len(known)
-            self._names += [(self.productions.names[head], index) for index in range(len(known))]
+            bodies, name = self.productions.of(head), self.productions.names[head]
+            first = len(self._names)
+            self.bodies[first:] = bodies
+            self.heads[first:] = [head] * len(bodies)
+            self._names += [(name, index) for index in range(len(bodies))]
+            known = self._by_head[head] = range(first, first + len(bodies))
         return known
 
     def state(self, number: int) -> LrState:

@@ -115,15 +115,18 @@ class Builder:
 
     def new_nonterminal(self, alternatives: list[Symbols] | None) -> int:
         """Return the number of a new nonterminal; its alternatives may be lowered later."""
+        return self._numbered(alternatives, f"{self.making} / {len(self.shared)}")
+
+    def _numbered(self, alternatives: list[Symbols] | None, name: str) -> int:
+        number = len(self.rules)
+        self.names[number:] = [name]
         self.rules.append(alternatives)
-        self.names.append(f"{self.making} / {len(self.shared)}")
-        return len(self.rules) - 1
+        return number
 
     def nonterminal_of_rule(self, name: str) -> int:
         """Return the number of the nonterminal of a rule."""
         if name not in self.rule_number:
-            self.rule_number[name] = self.new_nonterminal(None)
-            self.names[-1] = name
+            self.rule_number[name] = self._numbered(None, name)
             self.waiting_rules.append(name)
         return self.rule_number[name]
 

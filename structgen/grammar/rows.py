@@ -173,8 +173,9 @@ class RowBuilder:
     def _lane_of(self, terminal: int, stack: int) -> int:
         lane = self._lanes.get(stack)
         if lane is None:
-            lane = self._lanes[stack] = self._walker.add_lane(self._reader_of(terminal))
-            self._sources.append((terminal, stack))
+            reader = self._reader_of(terminal)
+            self._add_sources([(terminal, stack)])
+            lane = self._lanes[stack] = self._walker.add_lane(reader)
         return lane
 
     def _gate_of(self, stack: int) -> int:
@@ -182,13 +183,15 @@ class RowBuilder:
         gate = self._gates.get(stack)
         if gate is None:
             follow = self.parser.follow(stack)
-            readers = self._readers
-            gate = self._walker.add_gate(
-                tuple([readers[one] if one in readers else self._reader_of(one) for one in follow.terminals])
-            )
-            self._gates[stack] = gate
-            self._sources += [(terminal, follow) for terminal in follow.terminals]
+            known = self._readers
+            readers = tuple([known[one] if one in known else self._reader_of(one) for one in follow.terminals])
+            self._add_sources([(terminal, follow) for terminal in follow.terminals])
+            gate = self._gates[stack] = self._walker.add_gate(readers)
         return gate
+
+    def _add_sources(self, sources: list[tuple[int, int | Follow]]) -> None:
+        """Keep the sources of the next lanes, instead of those of lanes that one was interrupted before adding."""
+        self._sources[self._walker.num_lanes :] = sources
 
     def _reader_of(self, terminal: int) -> int:
         reader = self._readers.get(terminal)

@@ -4,7 +4,8 @@ Stack sets are determinised by the top frame and hash-consed, so equal sets of p
 language of bounded depth has finitely many. Which texts lead to them is the parser's (parser.py).
 
 Sources: Tomita 1987 (graph-structured stacks); Knuth 1965 (LR(0)).
-All methods that may grow the tables are called under the lock of the token automaton.
+All methods that may grow the tables are called under the lock of the token automaton. What is numbered is whole before
+its number is known: whoever is interrupted on the way leaves at most a number that nobody uses.
 """
 
 from __future__ import annotations
@@ -73,9 +74,10 @@ class StackSets:
         """Return the number of a frame (LR state, count)."""
         number = self._frame_number.get(frame)
         if number is None:
-            number = self._frame_number[frame] = len(self.frames)
-            self.frames.append(frame)
+            number = len(self.frame_repeat)
+            self.frames[number:] = [frame]
             self.frame_repeat.append(bounds)
+            self._frame_number[frame] = number
         return number
 
     def intern_stack(self, below: dict[int, list[int]]) -> int:
@@ -94,9 +96,10 @@ class StackSets:
                 raise LimitError(
                     "the shortest way to end this text is nested too deeply; raise Limits.depth", "depth", depth
                 )
-            number = self._stack_number[entries] = len(self.stacks)
-            self.stacks.append(entries)
+            number = len(self._stack_depth)
+            self.stacks[number:] = [entries]
             self._stack_depth.append(depth)
+            self._stack_number[entries] = number
         return number
 
     def depth(self, stack: int) -> int:
@@ -203,9 +206,11 @@ class StackSets:
             waiting = [(shifts[terminal], top)]
         else:
             if not follow.waiting:
+                by_terminal: dict[int, list[tuple[int, Entry]]] = {}
                 for shifts, top in follow.tops:
                     for one, target in shifts.items():
-                        follow.waiting.setdefault(one, []).append((target, top))
+                        by_terminal.setdefault(one, []).append((target, top))
+                follow.waiting = by_terminal
             waiting = follow.waiting[terminal]
         if len(waiting) == 1:
             ((target, top),) = waiting

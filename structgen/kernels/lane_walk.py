@@ -117,12 +117,12 @@ class LaneWalker:
     """Readers, lanes and gates, and the walks over them; for one thread at a time."""
 
     def __init__(self, trie: LaneTrie) -> None:
-        """Start without any lane."""
+        """Start without any lane; num_lanes is how many there are."""
         self._trie = trie
-        self._kept: list[_Kept] = []
-        self._first_bytes: list[int] = []
+        # Of each reader: what its row points into, which must live as long, and which bytes its words may begin with.
+        self._readers: list[tuple[_Kept, int]] = []
         self._first_bytes_of_gates: dict[tuple[int, ...], npt.NDArray[np.int64]] = {}
-        self._num_lanes = 0
+        self.num_lanes = 0
         self._num_gates = 0
         self._use(_new_tables())
 
@@ -140,52 +140,55 @@ class LaneWalker:
         return self._add_reader(word, row, 1 << text[0])
 
     def _add_reader(self, kept: _Kept, row: npt.NDArray[np.int64], first_bytes: int) -> int:
-        number = len(self._kept)
-        self._kept.append(kept)  # its arrays must live as long as their addresses are known
+        number = len(self._readers)
         if number == len(self._tables.readers):
             self._use(self._tables._replace(readers=_grown(self._tables.readers)))
         self._tables.readers[number] = row
-        self._first_bytes.append(first_bytes)
+        self._readers.append((kept, first_bytes))
         return number
 
     def add_lane(self, reader: int) -> int:
         """Return the number of a new lane, which no gate starts."""
-        return self._add_lanes([reader])
+        lane = self.num_lanes
+        self._place_lanes([reader])
+        self.num_lanes = lane + 1
+        return lane
 
     def add_gate(self, readers: tuple[int, ...]) -> int:
         """Return the number of a new gate; the next lanes start there, one a reader."""
-        first = self._add_lanes(readers)
-        gate = self._num_gates
-        self._num_gates += 1
+        first, gate = self.num_lanes, self._num_gates
+        self._place_lanes(readers)
         if gate == len(self._tables.gates):
             self._use(self._tables._replace(gates=_grown(self._tables.gates)))
         row = self._tables.gates[gate]
         row[0], row[1] = first, first + len(readers)
         row[2:] = self._first_bytes_of(readers)
+        # Whoever is interrupted before this has added nothing.
+        self.num_lanes, self._num_gates = first + len(readers), gate + 1
         return gate
 
     def _first_bytes_of(self, readers: tuple[int, ...]) -> npt.NDArray[np.int64]:
         known = self._first_bytes_of_gates.get(readers)
         if known is None:
-            together = reduce(or_, [self._first_bytes[reader] for reader in readers], 0)
+            together = reduce(or_, [self._readers[reader][1] for reader in readers], 0)
             known = self._first_bytes_of_gates[readers] = np.frombuffer(together.to_bytes(32, "little"), np.int64)
         return known
 
     def _use(self, tables: Tables) -> None:
-        self._tables = tables
-        self._frame = np.array([*_places_of(self._trie.nodes), *_places_of(tables)], np.int64)
+        frame = np.array([*_places_of(self._trie.nodes), *_places_of(tables)], np.int64)
+        # Nothing can come in between: a frame must not outlive the tables that it points to.
+        self._tables, self._frame = tables, frame
 
-    def _add_lanes(self, readers: Sequence[int]) -> int:
-        first = self._num_lanes
-        self._num_lanes += len(readers)
-        while self._num_lanes > len(self._tables.lanes):
+    def _place_lanes(self, readers: Sequence[int]) -> None:
+        """Write lanes behind those that there are."""
+        first, last = self.num_lanes, self.num_lanes + len(readers)
+        while last > len(self._tables.lanes):
             self._use(self._tables._replace(lanes=_grown(self._tables.lanes)))
         # What follows a new lane is not known, as the table says from the start.
         if len(readers) == 1:
             self._tables.lanes[first, 0] = readers[0]
         else:
-            self._tables.lanes[first : self._num_lanes, 0] = readers
-        return first
+            self._tables.lanes[first:last, 0] = readers
 
     def walk(self, mask: Ints, starts: Sequence[Start], exits: Sequence[Exits], follow: Callable[[int], int]) -> None:
         """Set, in place, the bits of the tokens that go through from the starts, and from below the exits.
