@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from oracle.recognise import accepts
 from structgen import array_store
+from structgen.array_file import read_arrays
 from structgen.config import Whitespace
 from structgen.decode import style
 from structgen.decode.models import wrap_model
@@ -214,7 +215,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "cut": lambda path: path.write_bytes(path.read_bytes()[:-40]),
     "another name inside": lambda path: path.write_bytes(path.read_bytes().replace(b"scores", b"scorex")),
     "flipped bits": lambda path: path.write_bytes(
-        path.read_bytes().replace(np.load(path)["scores"].tobytes(), b"\xff" * 24)
+        path.read_bytes().replace(read_arrays(path)["scores"].tobytes(), b"\xff" * 24)
     ),
     "empty": lambda path: path.write_bytes(b""),
     "folder": lambda path: (path.unlink(), path.mkdir()),
