@@ -80,5 +80,5 @@ class GrowingMachine:
 
     def add(self, piece: Piece) -> None:
         """Take a piece; its new states are numbered from num_states on, in any order. One thread adds at a time."""
-        self.num_states = max(self.num_states, int(piece.numbers.max()) + 1)
-        self.pieces = (*self.pieces, piece)
+        num_states, pieces = max(self.num_states, int(piece.numbers.max()) + 1), (*self.pieces, piece)
+        self.pieces, self.num_states = pieces, num_states  # one right after the other: nobody interrupts in between

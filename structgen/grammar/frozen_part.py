@@ -163,6 +163,9 @@ class FrozenPart:
             if states is None:
                 return
             machine = machine_of(self._core, states, watch)
+        if len(self._number_of) >= self.machine.num_states:  # of a piece that somebody interrupted before it was there
+            here = self.machine.num_states
+            self._number_of = {one: number for one, number in self._number_of.items() if number < here}
         # One number is the end's.
         numbers = [self._number_of.setdefault(one, len(self._number_of) + 1) for one in states.configurations]
         of_states = np.array([*numbers, self.machine.end], np.int64)

@@ -83,8 +83,8 @@ class TrieWalker:
         if int((parts[:, 1] - parts[:, 0]).sum()) > trie.num_nodes:
             raise ValueError("the parts of a walk overlap")
         if not len(self._stay):
-            self._stay = np.empty((trie.num_nodes, 3), np.int32)
-            self._exits = np.empty((trie.num_nodes, 2), np.int32)
+            stay, exits = np.empty((trie.num_nodes, 3), np.int32), np.empty((trie.num_nodes, 2), np.int32)
+            self._stay, self._exits = stay, exits  # both or none, as the walk checks no bound
         first, last = np.ascontiguousarray(parts[:, 0]), np.ascontiguousarray(parts[:, 1])
         # fmt: off
         num_stay, num_exits = compiled.walk(

@@ -25,6 +25,7 @@ from structgen.errors import (
     VocabularyError,
 )
 from structgen.frozen_machine import FrozenMachine
+from structgen.frozen_pieces import GrowingMachine, Piece
 from structgen.grammar import frozen_part
 from structgen.grammar.build import build_automaton
 from structgen.grammar.frozen_automaton import FrozenAutomaton
@@ -391,3 +392,33 @@ def test_a_part_is_full_when_it_takes_half_of_what_it_may() -> None:
             if part.is_full:
                 break
         assert part.is_full
+
+
+@pytest.mark.parametrize("is_added", [False, True], ids=["before it is there", "once it is there"])
+def test_an_interrupted_piece_is_made_again(is_added: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever presses a key while states are described, and goes on, has states that mean what they should."""
+    automaton = built(lower(NESTED).grammar, BYTES, Limits())
+    part = automaton.freeze_part(num_states=5)
+    add = GrowingMachine.add
+
+    def interrupt(machine: GrowingMachine, piece: Piece) -> None:
+        if is_added:
+            add(machine, piece)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(frozen_part, "_LEAST_PIECE", 1)
+    monkeypatch.setattr(frozen_part, "_MOST_PIECE", 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(GrowingMachine, "add", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            part.meet(BYTES.encode(b'{"name": "", "ab": [{"name": "", "ab": [{"name": "ab'))
+    num_known = part.machine.num_states
+    for text in (b'{"name": "ab', b'{"name": "", "ab": [{"name": "", "ab": [{"name": "ab", "ab": []}]}]}'):
+        part.meet(BYTES.encode(text))
+        assert min(part.states_along(BYTES.encode(text))) >= 0
+    for piece in part.machine.pieces[1 + is_added :]:
+        new = sorted(number for number in piece.numbers.tolist() if number >= num_known)
+        assert new == list(range(num_known, num_known + len(new)))
+        num_known += len(new)
+    for seed in range(20):
+        check_walk(automaton, part, random.Random(seed))
