@@ -18,6 +18,9 @@ _MAX_BORDER_NODES = 256
 
 _MAX_PATHS = 2_000_000
 
+_MAX_LENGTH_COSTS = 1 << 24
+"""Entries of a table of costs by length, of 4 bytes each; filling it takes some 100 ns an entry."""
+
 
 class BorderCosts:
     """Costs of the terminals of one grammar over one vocabulary."""
@@ -81,6 +84,14 @@ class BorderCosts:
                 for ends in [self.scans.groups(dfa, state).ends]
             ]
             num_lengths = shape.min_length + slack + 1
+            num_costs = num_lengths * dfa.num_states
+            if num_costs > _MAX_LENGTH_COSTS:
+                raise LimitError(
+                    f"a text of {shape.min_length} characters at the least needs a table of costs that is too large; "
+                    "lower the minimum length (minLength, or the counts of a pattern)",
+                    "length_costs",
+                    num_costs,
+                )
             all_edges = np.ascontiguousarray(np.concatenate(edges), np.int32)
             table = trie_walk.length_costs(all_edges, dfa.accepting, num_lengths, INFINITE)
             known = self._length_costs[terminal] = (table, slack)

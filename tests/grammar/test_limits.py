@@ -11,7 +11,7 @@ import pytest
 
 import structgen as sg
 from structgen.config import Limits
-from structgen.errors import LimitError, TokenRejectedError
+from structgen.errors import LimitError, TokenRejectedError, UnsatisfiableError
 from structgen.grammar.compile import compile_grammar
 from structgen.grammar.ir import Choice, Expr, Grammar, Lexeme, Literal, Reference, Repeat, Sequence, walk
 from structgen.grammar.parser_state import ParserState
@@ -147,6 +147,22 @@ def test_one_bound_is_a_counter_whatever_the_gaps(bounds: tuple[int, int | None]
     counted, _ = build_terminal(Lexeme(dfa, *bounds))
     assert counted is not None
     assert counted.is_counted
+
+
+@pytest.mark.parametrize("least", [10_000_000, 2**29, 2**40])
+def test_a_least_length_that_costs_too_much_is_refused(least: int) -> None:
+    """Costs are a table by length; one too large is refused before it takes the memory of the machine."""
+
+    def bound(length: int) -> int:
+        return (
+            sg.compile(sg.JsonSchema({"type": "string", "minLength": length}), VOCABULARY).start().tokens_to_end_bound
+        )
+
+    with pytest.raises((LimitError, UnsatisfiableError), match=r"minLength|bounds") as caught:
+        bound(least)
+    if isinstance(caught.value, LimitError):
+        assert caught.value.limit == "length_costs"
+    assert bound(100_000) == 100_002
 
 
 @pytest.mark.parametrize("least", [0, 1, 98, 99, 100, 101])
