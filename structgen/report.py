@@ -25,7 +25,7 @@ class Report:
         compile_cache: "hit" or "miss" for the compiled output type.
         mode: who made the text: "host" asks the grammar in Python at every token; in "device" mode the GPU draws and
             steps by itself, and the host follows.
-        host_mode_because: why it was not device mode; None if it was.
+        host_mode_because: why it was not device mode, or not to the end of the text; None if it was.
         eager_because: in device mode, why its steps did not run as CUDA graphs; None if they did.
         num_prompt_tokens: tokens of the prompt.
         num_tokens: tokens of the text, the stop token not counted.

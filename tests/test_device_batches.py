@@ -282,6 +282,9 @@ def test_where_the_tables_end_the_host_goes_on(
     assert len(left) > 3
     assert max(left) > 2
     assert {one.report.mode for one in found} == {"device"}
+    reasons = [one.report.host_mode_because for one in found if one.report.num_device_steps < one.report.num_steps]
+    assert len(reasons) == len(left)
+    assert all(reason is not None and "tables of the device end" in reason for reason in reasons)
 
 
 @pytest.mark.parametrize("max_rows", [2, 8])

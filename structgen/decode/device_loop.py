@@ -146,6 +146,10 @@ class RowFollower:
         Args:
             target: a sequence of its own in the target model.
         """
+        self.trace.host_mode_because = (
+            f"the tables of the device end after {len(self.token_ids)} tokens of this text, where nesting or a limit "
+            "of memory, time or states let no more of them be made: the rest was made in host mode"
+        )
         rest = Decoding(target, self._automaton.start(), self._vocabulary, self._request)
         rest.take_over(self.token_ids, self.trace)
         return rest

@@ -92,7 +92,12 @@ class MaskTable:
         """Give the numbers of rows, which keep them for what is started inside."""
         with self._lock:
             wanted = {id(mask) for mask, _ in rows}
-            yield [self._slot(mask, listed, wanted) for mask, listed in rows]
+            try:
+                slots = [self._slot(mask, listed, wanted) for mask, listed in rows]
+            except BaseException:  # of a key that was pressed too: a number may have no row, or the row of another mask
+                self._known.clear()
+                raise
+            yield slots
 
     def _slot(self, mask: _Mask, listed: _TokenIds | None, wanted: set[int]) -> int:
         known = self._known.get(id(mask))
@@ -122,11 +127,11 @@ class MaskTable:
     def _grow(self, num_rows: int) -> None:
         """Take more memory; what was started goes on with the old one, which the stream gives free after it."""
         more = num_rows - len(self.words)
-        self.words = torch.cat([self.words, self.words.new_empty((more, self.words.shape[1]))])
-        self._ids = torch.cat([self._ids, self._ids.new_empty((more, self._list_length))])
-        if self._list_length:
-            starts = torch.arange(num_rows + 1, dtype=torch.int64, device=self._device) * self._list_length
-            self.lists = starts, self._ids.view(-1)
+        words = torch.cat([self.words, self.words.new_empty((more, self.words.shape[1]))])
+        ids = torch.cat([self._ids, self._ids.new_empty((more, self._list_length))])
+        starts = torch.arange(num_rows + 1, dtype=torch.int64, device=self._device) * self._list_length
+        lists = (starts, ids.view(-1)) if self._list_length else None
+        self.words, self._ids, self.lists = words, ids, lists  # at once: nobody interrupts in between
 
     def _send(self, row: torch.Tensor, values: np.ndarray[Any, np.dtype[np.int32]]) -> None:
         staged = torch.empty(row.shape, dtype=row.dtype, pin_memory=self._device.type == "cuda")

@@ -18,7 +18,7 @@ class Trace:
 
     Attributes:
         mode: "host", or "device" where the device makes the text by itself.
-        host_mode_because: why it is not device mode, where that is known.
+        host_mode_because: why it is not device mode, or no longer, where that is known.
         eager_because: in device mode, why its steps are not CUDA graphs.
         law: what is sampled as long as the budget cuts nothing.
         drafts: what was drafted for each pass, see ReplayRecord.

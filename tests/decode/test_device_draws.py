@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from functools import cache, partial
 from typing import Any
@@ -158,6 +159,28 @@ def test_the_table_has_every_row_that_is_used() -> None:
     assert len(table.words) == 64
     with table.using([(mask, None) for mask in masks]) as slots:  # more than there are: it grows
         assert torch.equal(table.words[slots], torch.from_numpy(np.stack(masks)))
+
+
+@pytest.mark.parametrize("num_before", [0, 1, 2])
+def test_an_interrupted_table_gives_no_wrong_rows(num_before: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while rows are sent: a full table has given the number of an old row away by then."""
+    masks = [np.array([number], np.int32) for number in range(67)]
+    table = MaskTable(1, list_length=0, device=torch.device("cpu"), max_bytes=0)
+    table.send([(mask, None) for mask in masks[:64]])
+    send, num_sent = MaskTable._send, itertools.count()
+
+    def interrupted(*args: Any) -> None:
+        if next(num_sent) == num_before:
+            raise KeyboardInterrupt
+        send(*args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MaskTable, "_send", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            table.send([(mask, None) for mask in masks[64:]])
+    for wanted in ([64, 65, 66], [0, 1, 2, 3], list(range(64))):
+        with table.using([(masks[one], None) for one in wanted]) as slots:
+            assert table.words[slots, 0].tolist() == wanted
 
 
 def test_known_rows_are_not_sent_again() -> None:
