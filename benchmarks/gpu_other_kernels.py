@@ -1,4 +1,4 @@
-"""Kernels that no request runs yet: heads of listed tokens, mask rows from bytes, block verification (see gpu.py)."""
+"""Kernels that device mode does not run: heads of few tokens, mask rows from bytes, block verification (see gpu.py)."""
 
 from __future__ import annotations
 
