@@ -40,7 +40,8 @@ class Report:
         mask_s: seconds spent on making masks and moving the state.
         mask_wait_s: seconds for which no pass was under way because masks were being made, or the state moved: what
             grammars add to the time of a text. On the CPU a pass is over when it returns, so it is all of mask_s. With
-            a model on CUDA masks are made beside the pass, and nearly all of mask_s is hidden behind it.
+            a model on CUDA masks are made beside the pass, and nearly all of mask_s is hidden behind it. In device mode
+            it is the time of num_device_waits, in which other rows of a batch go on.
         sample_s: seconds spent on masking, truncating and drawing; with a model on CUDA seconds that the host spent on
             what was drawn, because the draws themselves are part of the pass.
         legal_mass_lost: sum over the measured steps of -log(legal mass), in nats, where the legal mass of a step is the
@@ -51,9 +52,10 @@ class Report:
             device mode the device may have made some after a stop string; they are in all figures but num_tokens.
         num_device_steps: those of them that the device made by itself, 0 in host mode.
         num_device_waits: how often the device waited in a state that a part (`freeze_part`) did not describe yet, until
-            the host had described it; that time is in mask_s.
-        num_measured_steps: those of them behind the two figures: each one with `diagnostics=True`. Without it a step
-            with few legal tokens computes only their logits, and one in 16 is measured.
+            the host had described it; that time is in mask_s and mask_wait_s.
+        num_measured_steps: those of num_steps behind legal_mass_lost and min_legal_mass: each one with
+            `diagnostics=True`. Without it a step with few legal tokens computes only their logits, and one in 16 is
+            measured.
         truncated: whether the budget cut anything: a step's legal tokens, or a text that could have gone on.
         stopped_by: the stop string that ended the text, None if none did.
         drafted: tokens that were drafted and read by the target model, by name of the drafter.

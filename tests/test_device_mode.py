@@ -133,6 +133,7 @@ def test_a_part_is_followed_and_grows(model: sg.Model, nested: sg.Generator[Any]
     assert (report.mode, report.host_mode_because) == ("device", None)
     assert report.num_device_steps == report.num_steps == wanted[1].report.num_steps
     assert (wanted[1].report.num_device_steps, wanted[1].report.num_device_waits) == (0, 0)
+    assert 0 < report.mask_wait_s == report.mask_s
     again = nested.run(sg.Raw("hello"), seed=1, max_tokens=40)
     assert again.text == first.text
     assert again.report.num_device_waits == 0

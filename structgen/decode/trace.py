@@ -94,7 +94,7 @@ class Trace:
     def add_wait(self, seconds: float) -> None:
         """Count a wait of the device for tables."""
         self.num_device_waits += 1
-        self.mask_s += seconds
+        self.add_masks(seconds, wait_s=seconds)
 
     def follow(self, num_draws: int, num_passes: int, *, legal_mass_lost: tuple[float, float]) -> None:
         """Take over what a device has counted up to now.
