@@ -115,13 +115,8 @@ def walked(automaton: TokenAutomaton) -> FrozenAutomaton:
     return found
 
 
-def on_the_device(session: DeviceSession, rows: list[tuple[TokenAutomaton, Request]]) -> list[RowFollower]:
-    """Decode rows together to the end, by the reference operations on the CPU; whoever ends gives its row on."""
-    followers = [RowFollower(walked(automaton), request) for automaton, request in rows]
-    if session.drafts is not None:
-        for automaton, _ in rows:
-            runs = partial(forced_runs, walked(automaton), session.drafts.num_drafted)
-            session.drafts.add(walked(automaton).machine, runs)
+def run_to_the_end(session: DeviceSession, followers: list[RowFollower]) -> None:
+    """Decode all rows, as many at a time as there is room for, none of which fails."""
     under_way = SessionRows(session, most_rows=session.shape.num_rows, release=lambda _: None)
     num_begun = num_over = 0
     while num_over < len(followers):
@@ -132,4 +127,14 @@ def on_the_device(session: DeviceSession, rows: list[tuple[TokenAutomaton, Reque
         for _, error in under_way.step():
             assert error is None
             num_over += 1
+
+
+def on_the_device(session: DeviceSession, rows: list[tuple[TokenAutomaton, Request]]) -> list[RowFollower]:
+    """Decode rows together to the end, by the reference operations on the CPU; whoever ends gives its row on."""
+    followers = [RowFollower(walked(automaton), request) for automaton, request in rows]
+    if session.drafts is not None:
+        for automaton, _ in rows:
+            runs = partial(forced_runs, walked(automaton), session.drafts.num_drafted)
+            session.drafts.add(walked(automaton).machine, runs)
+    run_to_the_end(session, followers)
     return followers

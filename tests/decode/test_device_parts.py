@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import structgen as sg
-from device_rows import DRAFTED, EVERYTHING, SAMPLINGS, model, new_session, on_the_host, vocabulary
+from device_rows import DRAFTED, EVERYTHING, SAMPLINGS, model, new_session, on_the_host, run_to_the_end, vocabulary
 from structgen.config import Limits, Sampling
-from structgen.decode.device_loop import DeviceRequest, RowFollower, SessionRows
+from structgen.decode.device_loop import DeviceRequest, RowFollower
 from structgen.decode.device_pool import DevicePool
 from structgen.decode.device_session import DeviceSession
 from structgen.decode.loop import Decoding, Request
@@ -107,16 +107,7 @@ def test_rows_wait_and_go_on(piece: int, shape: Any) -> None:
         part = automaton.frozen_part
         assert part is not None
         followers.append(RowFollower(part, request))
-    session = SessionRows(new_session(shape), most_rows=shape.num_rows, release=lambda _: None)
-    num_begun = num_over = 0
-    while num_over < len(followers):
-        joining = followers[num_begun : num_begun + session.num_free]
-        if joining:
-            session.seat(joining)
-        num_begun += len(joining)
-        for _, error in session.step():
-            assert error is None
-            num_over += 1
+    run_to_the_end(new_session(shape), followers)
     for (automaton, request), found in zip(rows, followers, strict=True):
         check(found, on_the_host(automaton, request))
         assert found.trace.num_device_draws == found.trace.num_draws

@@ -128,6 +128,7 @@ def test_what_is_held_is_of_the_same_tensor_and_taken_once(monkeypatch: pytest.M
         states.view(24)[5] = -3.0
         check(second, states, num_products=1)
         check(first, states.clone(), num_products=1)
+        check(second, torch.randn(3, 8), num_products=1)  # written to as often as the one that is held: never
     with torch.inference_mode():
         uncounted = torch.randn(3, 8)
         check(first, uncounted, num_products=1)
