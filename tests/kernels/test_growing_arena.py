@@ -15,6 +15,7 @@ from structgen.frozen_pieces import GrowingMachine, Piece
 from structgen.grammar import frozen_part
 from structgen.grammar.frozen_part import FrozenPart
 from structgen.grammar.parser_state import ParserState
+from structgen.kernels import arena as kernel
 from structgen.kernels.advance import LEFT, RUNNING, Registers, advance_, settle_
 from structgen.kernels.arena import UNKNOWN, Arena, Tables
 
@@ -124,15 +125,17 @@ def test_who_holds_older_tables_finds_no_state_without_its_steps() -> None:
     assert num_moves
 
 
+@pytest.mark.parametrize("room", [64, 1 << 14])
 @pytest.mark.parametrize("name", ["token_class", "mask_rows", "least_after"])
-def test_who_is_interrupted_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """The piece may be added again, and the tables are as if nothing had happened."""
+def test_who_is_interrupted_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, name: str, room: int) -> None:
+    """The piece may be added again, and the tables are as if nothing had happened, whether or not something moved."""
+    monkeypatch.setattr(kernel, "_FIRST_ROOM", room)
     part, grown, whole = new_part(6), empty(), empty()
     grown.add(part.machine)
     whole.add(part.machine)
     part.meet(VOCABULARY.encode(b"<ab,<ab,<ab,<ab>>>>"))
-    version, tables = grown.version, grown.tables
-    least = tables.least_after.clone()
+    version, tables, num_states = grown.version, grown.tables, grown.num_states
+    before = {one: getattr(tables, one)[:num_states].clone() for one in kernel._IN_PLACE}
     append, described = Arena._append, Arena._describe
 
     def interrupted(self: Arena, what: str, values: np.ndarray) -> None:
@@ -150,7 +153,8 @@ def test_who_is_interrupted_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(KeyboardInterrupt):
             grown.add(part.machine)
     assert (grown.version, grown.tables) == (version, tables)
-    assert torch.equal(tables.least_after, least)
+    for one, values in before.items():
+        assert torch.equal(getattr(tables, one)[:num_states], values)
     assert grown.states_of(part.machine).tolist() == whole.states_of(part.machine).tolist()
     for field in fields(Tables):
         here, there = (getattr(arena.tables, field.name) for arena in (grown, whole))
