@@ -183,6 +183,26 @@ def test_an_interrupted_table_gives_no_wrong_rows(num_before: int, monkeypatch: 
             assert table.words[slots, 0].tolist() == wanted
 
 
+def test_an_interrupted_growth_leaves_words_and_lists_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever of the tensors was made last: each number of a row has a list as well."""
+    masks, listed = [np.array([number], np.int32) for number in range(100)], np.arange(3, dtype=np.int64)
+    table = MaskTable(1, list_length=5, device=torch.device("cpu"))
+    table.send([(mask, listed) for mask in masks[:64]])
+
+    def interrupted(*_: Any, **options: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(torch, "arange", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            table.send([(mask, listed) for mask in masks])
+    with table.using([(mask, listed) for mask in masks]) as slots:
+        assert table.words[slots, 0].tolist() == list(range(100))
+        assert table.lists is not None
+        starts, ids = table.lists
+        assert all(ids[starts[slot] : starts[slot + 1]].tolist()[:3] == [0, 1, 2] for slot in slots)
+
+
 def test_known_rows_are_not_sent_again() -> None:
     """A second text of the same type sends next to none: they are those that the budget cut."""
     causal = CausalModel(tiny_llama(), device_types=("cpu",))
