@@ -72,7 +72,8 @@ class Counted:
         monkeypatch.setattr(kind, "_product", product)
 
 
-KINDS = [PackedWeights, pytest.param(Int8Weights, marks=pytest.mark.skipif(why_no_int8() is not None, reason="int8"))]
+_NO_INT8 = pytest.mark.skipif(why_no_int8() is not None, reason=f"no int8 here: {why_no_int8()}")
+KINDS = [PackedWeights, pytest.param(Int8Weights, marks=_NO_INT8)]
 
 
 @pytest.mark.parametrize("bias", [False, True])
