@@ -101,3 +101,25 @@ def test_a_look_at_few_nodes_is_enough_for_states_that_part_late() -> None:
 
     assert changed is not None
     assert not len(changed)
+
+
+def test_states_that_part_at_once_or_at_the_last_byte_are_told_apart() -> None:
+    """After one byte only the one ends a word; or only the one goes on, to the end of the longest token."""
+    trie = ByteTrie.build([b"a", b"ab"])
+    nothing = np.zeros(5, np.int32)
+    for ends_word, goes_on in ((False, True), (True, False)):
+        delta = np.full((5, 256), -1, np.int32)
+        delta[0, ord("a")], delta[2, ord("a")], delta[1, ord("b")] = 1, 3, 4
+        delta[3, ord("b")] = 4 if goes_on else -1
+        dfa = CountedDfa(delta, delta < -1, np.array([False, True, False, ends_word, True]), nothing, nothing)
+        known, walk = (reference_walk(trie, dfa, state, 0, TrieWalker(trie).whole) for state in (2, 0))
+        row, expected = np.zeros(1, np.int32), np.zeros(1, np.int32)
+        set_tokens_(row, np.ascontiguousarray(known.stay[:, 0]), trie)
+        set_tokens_(expected, np.ascontiguousarray(walk.stay[:, 0]), trie)
+
+        changed = StateRows(trie).differ(dfa, 0, 2, row, most_nodes=10)
+
+        assert changed is not None
+        assert np.array_equal(row, expected)
+        assert changed[0].tolist() == [1, 1, 0]
+        assert row[0] == 3
