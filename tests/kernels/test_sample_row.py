@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from structgen.kernels._numba.weights import ONE, fill_quanta
-from structgen.kernels.gumbel import LEAST_TEMPERATURE
-from structgen.kernels.sample_row import ALL, GivenRow, RowNumbers, sample_row
+from structgen.kernels.gumbel import LEAST_TEMPERATURE, NoiseKey
+from structgen.kernels.sample_row import ALL, GivenRow, RowChanges, RowNumbers, sample_row
 
 
 def kept_of(row: torch.Tensor, numbers: RowNumbers, token_ids: np.ndarray = ALL) -> torch.Tensor:
@@ -150,3 +150,13 @@ def test_a_row_of_one_value_is_cut_by_id() -> None:
         assert (kept_of(row, RowNumbers(1.0, top_k=30_000)) > -1).nonzero().flatten().tolist() == list(range(30_000))
         kept = (kept_of(row, RowNumbers(1.0, top_p=0.25)) > -1).nonzero().flatten()
         assert kept.tolist() == list(range(num // 4))
+
+
+def test_what_is_illegal_or_far_below_is_measured_as_it_is() -> None:
+    """An infinite bias of an illegal token is nothing; a legal one 100 nats below the others has lost these 100."""
+    row = torch.tensor([100.0, 0.0])
+    changes = RowChanges(np.array([0]), np.array([np.inf], np.float32), np.zeros(1, np.int32), None)
+    key = NoiseKey(1, 2).packed()
+    drawn = sample_row(GivenRow(row, np.array([2], np.int32), 2, changes), RowNumbers(1.0).packed(), key=key)
+    assert (drawn.token_id, drawn.error, drawn.best) == (1, 0, 0.0)
+    assert drawn.legal_mass_lost == pytest.approx(100.0, rel=1e-6)
